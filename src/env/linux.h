@@ -1,0 +1,41 @@
+/* Door of env/linux: how a real process makes its env.  Used by main, cli and client/wait.c only. */
+#ifndef ENV_LINUX_H
+#define ENV_LINUX_H
+
+#include "env/env.h"
+
+/* The env of this process; destroy closes everything that is left. */
+struct env *env_linux_create(void);
+void env_linux_destroy(struct env *env);
+
+/* Runs on_event on the loop for each SIGTERM or SIGINT from now on; SIGPIPE is ignored.  Call before other threads start. */
+struct env_signals {
+    void (*on_event)(struct env_signals *signals, int signal_number);
+    struct env_loop *loop;
+    int descriptor;      /* the body's */
+    void *private_state; /* the body's */
+};
+MUST_CHECK enum snow_status env_signals_watch(struct env_loop *loop, struct env_signals *signals);
+void env_signals_unwatch(struct env_signals *signals);
+
+/* A child process that runs this binary again with other arguments. */
+struct env_child {
+    int pid;
+    int output; /* descriptor: its standard output, for the parent to read */
+};
+/* argv[0] is ignored (this binary is run); argv ends with NULL.  The child dies with the parent. */
+MUST_CHECK enum snow_status env_child_start(char *const argv[], struct env_child *child);
+/* Reads at most size bytes of its output, waiting for them; 0: it closed it. */
+ssize_t env_child_read(struct env_child *child, void *to, size_t size);
+/* Waits for its end and returns its exit status (128 + signal when a signal ended it). */
+int env_child_wait(struct env_child *child);
+void env_child_kill(struct env_child *child, int signal_number);
+
+/* True when descriptor (1 or 2) is a terminal. */
+bool env_is_terminal(int descriptor);
+
+/* Bytes of this process that are in memory now, and CPU nanoseconds it has used. */
+uint64_t env_resident_bytes(void);
+uint64_t env_cpu_ns(void);
+
+#endif
