@@ -1,4 +1,5 @@
-/* Memory with the lifetime of one piece of work (a decoded message, the outputs of a step): take many, free at once. */
+/* Memory with the lifetime of one piece of work (a decoded message, the outputs of a step): take
+ * many, free at once. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 

@@ -1,5 +1,6 @@
 /* Assertions.  ASSERT is on in every build: a broken invariant of our own is a crash with a report.
- * CHECK is for costly ones: debug and simulation builds.  Nothing from a socket, file or caller may trip either. */
+ * CHECK is for costly ones: debug and simulation builds.  Nothing from a socket, file or caller
+ * may trip either. */
 #ifndef BASE_ASSERT_H
 #define BASE_ASSERT_H
 

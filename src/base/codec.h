@@ -1,7 +1,9 @@
-/* Straight-line reading and writing of little-endian bytes: both latch their first error, one test at the end.
+/* Straight-line reading and writing of little-endian bytes: both latch their first error, one test
+ * at the end.
  *
  * Invariants.  C1  After an error a reader returns zeroes and a writer writes nothing.
- *              C2  No length from the bytes is believed before it is checked against what is left. */
+ *              C2  No length from the bytes is believed before it is checked against what is
+ *                  left. */
 #ifndef BASE_CODEC_H
 #define BASE_CODEC_H
 
@@ -30,7 +32,8 @@ uint8_t reader_u8(struct reader *reader);
 uint16_t reader_u16(struct reader *reader);
 uint32_t reader_u32(struct reader *reader);
 uint64_t reader_u64(struct reader *reader);
-struct bytes reader_bytes(struct reader *reader); /* u16 length, then that many; a view into the data */
+/* u16 length, then that many; a view into the data */
+struct bytes reader_bytes(struct reader *reader);
 static inline size_t reader_left(const struct reader *reader)
 {
     return (size_t)(reader->end - reader->at);

@@ -14,39 +14,39 @@
 #define NS_PER_S (1000 * NS_PER_MS)
 
 /* Names and values. */
-#define LIMIT_KEY_SIZE 4096u               /* bytes of a key, at least 1 */
+#define LIMIT_KEY_SIZE 4096u                  /* bytes of a key, at least 1 */
 #define LIMIT_OBJECT_SIZE (UINT64_C(1) * TIB) /* bytes of an object */
-#define LIMIT_NAME_SIZE 256u               /* segment names, host names, addresses */
-#define LIMIT_PATTERN_SIZE 1024u           /* bytes of a removal pattern */
-#define LIMIT_REPLICAS 8u                  /* copies of an object */
-#define LIMIT_PARTS 16u                    /* extents of a replica */
-#define LIMIT_DEPTH 0x7fffffffu            /* position along a chain; one above = unknown */
+#define LIMIT_NAME_SIZE 256u                  /* segment names, host names, addresses */
+#define LIMIT_PATTERN_SIZE 1024u              /* bytes of a removal pattern */
+#define LIMIT_REPLICAS 8u                     /* copies of an object */
+#define LIMIT_PARTS 16u                       /* extents of a replica */
+#define LIMIT_DEPTH 0x7fffffffu               /* position along a chain; one above = unknown */
 
 /* Frames (wire). */
-#define LIMIT_BATCH_ITEMS 1024u              /* items of one message */
-#define LIMIT_BODY_SIZE (1u * 1024u * 1024u) /* bytes of a frame's body */
+#define LIMIT_BATCH_ITEMS 1024u                 /* items of one message */
+#define LIMIT_BODY_SIZE (1u * 1024u * 1024u)    /* bytes of a frame's body */
 #define LIMIT_PAYLOAD_SIZE (UINT64_C(64) * MIB) /* bytes that follow a frame's body */
 
 /* Connections and requests (rpc). */
-#define LIMIT_CONNECTIONS 4096u           /* per process */
-#define LIMIT_REQUESTS_PER_CONN 1024u     /* open requests of one connection, each way */
+#define LIMIT_CONNECTIONS 4096u               /* per process */
+#define LIMIT_REQUESTS_PER_CONN 1024u         /* open requests of one connection, each way */
 #define LIMIT_SEND_QUEUE (8u * 1024u * 1024u) /* bytes queued on one connection, payload apart */
-#define LIMIT_RETRIES 64u                 /* attempts of one call */
+#define LIMIT_RETRIES 64u                     /* attempts of one call */
 
 /* Master. */
 #define LIMIT_NODES 1024u
-#define LIMIT_SEGMENTS 4096u              /* over all nodes */
+#define LIMIT_SEGMENTS 4096u /* over all nodes */
 #define LIMIT_SEGMENTS_PER_NODE 64u
 #define LIMIT_SESSIONS 4096u
-#define LIMIT_WAITERS_PER_SESSION 4096u   /* put items that wait for room or for another writer */
+#define LIMIT_WAITERS_PER_SESSION 4096u /* put items that wait for room or for another writer */
 #define LIMIT_WAITERS 65536u
-#define LIMIT_OPEN_WRITE_SHARE 4u         /* open writes of a session: at most pool / this */
-#define LIMIT_LEASE_SHARE 4u              /* leased bytes of a session: at most pool / this */
-#define LIMIT_READS_PER_SESSION 64u       /* look-ups that `continues` can name */
-#define LIMIT_READ_ENTRIES 1000000u       /* keys of all these look-ups */
-#define LIMIT_INVENTORY_ROWS 256u         /* rows of one inventory message */
-#define LIMIT_STEP_OBJECTS 256u           /* objects that one bounded step looks at */
-#define LIMIT_WRITE_INTERVALS 1024u       /* disjoint covered ranges of one open write */
+#define LIMIT_OPEN_WRITE_SHARE 4u   /* open writes of a session: at most pool / this */
+#define LIMIT_LEASE_SHARE 4u        /* leased bytes of a session: at most pool / this */
+#define LIMIT_READS_PER_SESSION 64u /* look-ups that `continues` can name */
+#define LIMIT_READ_ENTRIES 1000000u /* keys of all these look-ups */
+#define LIMIT_INVENTORY_ROWS 256u   /* rows of one inventory message */
+#define LIMIT_STEP_OBJECTS 256u     /* objects that one bounded step looks at */
+#define LIMIT_WRITE_INTERVALS 1024u /* disjoint covered ranges of one open write */
 
 #if LIMIT_INVENTORY_ROWS > LIMIT_BATCH_ITEMS
 #error "an inventory message is a batch"

@@ -1,4 +1,5 @@
-/* Removal patterns: PCRE2 with limits on pattern size, nesting, backtracking and memory, so that no pattern can stall
+/* Removal patterns: PCRE2 with limits on pattern size, nesting, backtracking and memory, so that
+ * no pattern can stall
  * the master.  Pure.  A pattern matches anywhere in a key unless anchored. */
 #ifndef BASE_PATTERN_H
 #define BASE_PATTERN_H
@@ -8,8 +9,10 @@
 
 struct pattern;
 
-/* INVALID: *reason tells what is wrong and where (static or owned by the thread, valid until the next call); LIMIT: too long. */
-MUST_CHECK enum snow_status pattern_compile(struct bytes text, struct pattern **pattern, const char **reason);
+/* INVALID: *reason tells what is wrong and where (static or owned by the thread, valid until the
+ * next call); LIMIT: too long. */
+MUST_CHECK enum snow_status pattern_compile(struct bytes text, struct pattern **pattern,
+                                            const char **reason);
 /* OK: matches.  NOT_FOUND: does not.  LIMIT: gave up (backtracking). */
 MUST_CHECK enum snow_status pattern_match(struct pattern *pattern, struct bytes subject);
 void pattern_destroy(struct pattern *pattern);

@@ -1,6 +1,8 @@
-/* Pools of equal-sized items named by 32-bit index: half the size of pointers, and stable while the pool grows.
+/* Pools of equal-sized items named by 32-bit index: half the size of pointers, and stable while
+ * the pool grows.
  *
- * Idea.  Chunks of 2^chunk_bits items, added one at a time and never moved: growing costs no doubling.  Free items
+ * Idea.  Chunks of 2^chunk_bits items, added one at a time and never moved: growing costs no
+ * doubling.  Free items
  *        form a stack through their first four bytes.
  * Index 0 is never given: it stands for "none". */
 #ifndef BASE_POOL_H

@@ -1,6 +1,8 @@
-/* Hierarchical timer wheel: each deadline costs O(1) to arm, cancel and fire (Varghese and Lauck, 1987).
+/* Hierarchical timer wheel: each deadline costs O(1) to arm, cancel and fire (Varghese and Lauck,
+ * 1987).
  *
- * Idea.  Levels of 64 slots; level k has slots of 64^k ticks.  Firing is by tick, in order of tick; within a tick in
+ * Idea.  Levels of 64 slots; level k has slots of 64^k ticks.  Firing is by tick, in order of
+ * tick; within a tick in
  *        order of arming.  Pure: time comes as an argument.
  * Invariants.  W1  A timer fires at the first advance to its time or later, never before.
  *              W2  on_event may arm and cancel any timer, its own too. */
@@ -30,15 +32,18 @@ struct wheel {
 };
 
 void wheel_init(struct wheel *wheel, uint64_t tick_ns, uint64_t now_ns);
-void wheel_arm(struct wheel *wheel, struct wheel_timer *timer, uint64_t at_ns); /* armed already: moved */
-void wheel_cancel(struct wheel *wheel, struct wheel_timer *timer);              /* not armed: nothing */
+/* armed already: moved */
+void wheel_arm(struct wheel *wheel, struct wheel_timer *timer, uint64_t at_ns);
+/* not armed: nothing */
+void wheel_cancel(struct wheel *wheel, struct wheel_timer *timer);
 static inline bool wheel_is_armed(const struct wheel_timer *timer)
 {
     return list_is_linked(&timer->link);
 }
 /* Fires all that is due at now_ns, at most max of them; returns how many. */
 uint32_t wheel_advance(struct wheel *wheel, uint64_t now_ns, uint32_t max, void *owner);
-/* A time at which to advance next: not after the earliest timer (it may be earlier).  UINT64_MAX: none. */
+/* A time at which to advance next: not after the earliest timer (it may be earlier).  UINT64_MAX:
+ * none. */
 uint64_t wheel_next_ns(const struct wheel *wheel);
 
 #endif

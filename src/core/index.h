@@ -1,8 +1,11 @@
-/* Index from key hash to object number: linear hashing (Litwin, 1980), which grows one bucket at a time.
+/* Index from key hash to object number: linear hashing (Litwin, 1980), which grows one bucket at a
+ * time.
  *
- * Idea.  8 bytes an entry {tag, object}; several objects may stand under one hash (an old value and its replacement,
+ * Idea.  8 bytes an entry {tag, object}; several objects may stand under one hash (an old value
+ * and its replacement,
  *        one that is being forgotten): the caller walks them and compares keys and states.
- * Invariants.  X1  Load stays at or above 0.6 of the allocated entries once it holds more than a few thousand.
+ * Invariants.  X1  Load stays at or above 0.6 of the allocated entries once it holds more than a
+ * few thousand.
  *              X2  One insert moves at most the entries of one bucket.
  * Threads.  The core's own. */
 #ifndef CORE_INDEX_H
@@ -18,10 +21,12 @@ struct index;
 MUST_CHECK enum snow_status index_create(struct index **index);
 void index_destroy(struct index *index);
 
-MUST_CHECK enum snow_status index_insert(struct index *index, uint64_t hash, uint32_t object); /* NO_MEMORY */
+/* NO_MEMORY */
+MUST_CHECK enum snow_status index_insert(struct index *index, uint64_t hash, uint32_t object);
 void index_remove(struct index *index, uint64_t hash, uint32_t object); /* it is there */
 
-/* Walks the objects that may have this hash (tags are partial: compare the key).  No insert or remove in between.
+/* Walks the objects that may have this hash (tags are partial: compare the key).  No insert or
+ * remove in between.
  * Returns 0 at the end (object numbers start at 1). */
 struct index_cursor {
     const struct index *index;

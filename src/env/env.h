@@ -1,16 +1,20 @@
 /* The only way to the clock, the network, files, memory and threads.
  *
- * Problem.  A whole cluster must run in one process, from one seed, on virtual time, with the code that
+ * Problem.  A whole cluster must run in one process, from one seed, on virtual time, with the
+ * code that
  *           runs in production; and in production on a real machine, without a layer that costs.
- * Idea.     One interface, two bodies that the linker chooses: env/linux/ (epoll, sockets, memfd, pthreads)
+ * Idea.     One interface, two bodies that the linker chooses: env/linux/ (epoll, sockets, memfd,
+ * pthreads)
  *           and sim/ (virtual time, simulated network with delay, loss and partitions, crashes).
  * Invariants.
  *   E1  Everything hangs off a struct env (one process) or a struct env_loop (one thread of it).
- *   E2  All callbacks of a loop run on its thread, one after the other, to completion; none runs inside the
+ *   E2  All callbacks of a loop run on its thread, one after the other, to completion; none runs
+ *       inside the
  *       call that caused it (a timer armed for the past, a dial that fails at once: the next turn).
  *   E3  After close, cancel or deinit of a thing, none of its callbacks runs any more.
  *   E4  Only env_loop_post and env_loop_stop may be called from other threads.
- * Threads.  A loop is turned by its own thread (env_loop_start), by the caller (env_loop_run, env_loop_turn:
+ * Threads.  A loop is turned by its own thread (env_loop_start), by the caller (env_loop_run,
+ * env_loop_turn:
  *           Linux only), or by the simulator. */
 #ifndef ENV_ENV_H
 #define ENV_ENV_H
@@ -28,7 +32,8 @@
 struct env;      /* one process */
 struct env_loop; /* one thread of it */
 
-/* ---- the process ---------------------------------------------------------------------------------- */
+/* ---- the process
+ * ---------------------------------------------------------------------------------- */
 
 /* Monotonic nanoseconds since some start; never goes back. */
 uint64_t env_now_ns(struct env *env);
@@ -42,21 +47,26 @@ uint64_t env_random(struct env *env);
 /* Text that names this host (boot id): equal on one host, different on others. */
 const char *env_host(struct env *env);
 
-/* ---- loops and threads ---------------------------------------------------------------------------- */
+/* ---- loops and threads
+ * ---------------------------------------------------------------------------- */
 
-/* A loop that is not turning yet.  name: for logs and the thread's name, at most 15 bytes, copied. */
-MUST_CHECK enum snow_status env_loop_create(struct env *env, const char *name, struct env_loop **loop);
+/* A loop that is not turning yet.  name: for logs and the thread's name, at most 15 bytes, copied.
+ * */
+MUST_CHECK enum snow_status env_loop_create(struct env *env, const char *name,
+                                            struct env_loop **loop);
 
 /* Turns the loop on a thread of its own (all signals blocked there) until env_loop_stop. */
 MUST_CHECK enum snow_status env_loop_start(struct env_loop *loop);
 
-/* Asks the loop to return from its turning after the current event.  Any thread, may be repeated. */
+/* Asks the loop to return from its turning after the current event.  Any thread, may be repeated.
+ * */
 void env_loop_stop(struct env_loop *loop);
 
 /* Waits until a started loop has stopped.  Not from the loop itself. */
 void env_loop_join(struct env_loop *loop);
 
-/* Frees a loop that does not turn (stopped and joined, or never started).  Its timers and connections are closed before. */
+/* Frees a loop that does not turn (stopped and joined, or never started).  Its timers and
+ * connections are closed before. */
 void env_loop_destroy(struct env_loop *loop);
 
 struct env *env_loop_env(struct env_loop *loop);
@@ -64,14 +74,17 @@ struct env *env_loop_env(struct env_loop *loop);
 /* Linux only: turns the loop on the calling thread until env_loop_stop. */
 void env_loop_run(struct env_loop *loop);
 
-/* Linux only: runs what is ready, waiting at most timeout_ns for something (0: do not wait).  One thread at a time.
+/* Linux only: runs what is ready, waiting at most timeout_ns for something (0: do not wait).  One
+ * thread at a time.
  * Returns the number of events that ran.  Waits by spinning for up to spin_ns first. */
 uint32_t env_loop_turn(struct env_loop *loop, uint64_t timeout_ns, uint64_t spin_ns);
 
-/* Counts up each time the loop turns: whoever reads it from outside sees whether the loop is alive.  Any thread. */
+/* Counts up each time the loop turns: whoever reads it from outside sees whether the loop is
+ * alive.  Any thread. */
 uint64_t env_loop_turns(const struct env_loop *loop);
 
-/* A task that runs once on a loop, posted from any thread.  Lives in the caller's object; not posted twice at a time. */
+/* A task that runs once on a loop, posted from any thread.  Lives in the caller's object; not
+ * posted twice at a time. */
 struct env_task {
     void (*on_event)(struct env_task *task);
     struct env_task *next; /* the loop's */
@@ -79,7 +92,8 @@ struct env_task {
 
 void env_loop_post(struct env_loop *loop, struct env_task *task);
 
-/* A hook that runs at the end of each turn, after its events: where what a turn gathered leaves in one piece.
+/* A hook that runs at the end of each turn, after its events: where what a turn gathered leaves in
+ * one piece.
  * Owned by the caller; added and removed from the loop's own thread or before it turns. */
 struct env_hook {
     void (*on_event)(struct env_hook *hook);
@@ -89,9 +103,11 @@ struct env_hook {
 void env_hook_add(struct env_loop *loop, struct env_hook *hook);
 void env_hook_remove(struct env_hook *hook);
 
-/* ---- timers ----------------------------------------------------------------------------------------- */
+/* ---- timers
+ * ----------------------------------------------------------------------------------------- */
 
-/* Lives in the caller's object, zeroed before first use; on_event set by the owner.  Loop thread only. */
+/* Lives in the caller's object, zeroed before first use; on_event set by the owner.  Loop thread
+ * only. */
 struct env_timer {
     void (*on_event)(struct env_timer *timer);
     struct env_loop *loop; /* NULL: not armed */
@@ -104,12 +120,15 @@ struct env_timer {
 void env_timer_arm(struct env_loop *loop, struct env_timer *timer, uint64_t at_ns);
 void env_timer_cancel(struct env_timer *timer); /* nothing happens when it is not armed */
 
-/* ---- network: byte streams ---------------------------------------------------------------------------- */
+/* ---- network: byte streams
+ * ---------------------------------------------------------------------------- */
 
-/* Addresses are text: "host:port", "1.2.3.4:port", "[v6]:port"; port 0 when listening: any free one. */
+/* Addresses are text: "host:port", "1.2.3.4:port", "[v6]:port"; port 0 when listening: any free
+ * one. */
 
 struct env_socket_options {
-    const char *congestion;   /* NULL: cubic towards loopback and private addresses, else the system's */
+    /* NULL: cubic towards loopback and private addresses, else the system's */
+    const char *congestion;
     uint32_t send_buffer;     /* bytes, 0: the system's */
     uint32_t receive_buffer;  /* bytes, 0: the system's */
     uint32_t user_timeout_ms; /* give up on a peer that acknowledges nothing; 0: the system's */
@@ -120,17 +139,22 @@ struct env_conn;
 
 /* Called on the loop.  owner: as given to env_dial or env_conn_own. */
 struct env_conn_ops {
-    void (*on_open)(void *owner, enum snow_status status); /* end of a dial: OK, or UNREACHABLE and the connection can
+    void (*on_open)(
+        void *owner,
+        enum snow_status status);     /* end of a dial: OK, or UNREACHABLE and the connection can
                                                               only be closed.  Not called for accepted ones. */
     void (*on_readable)(void *owner); /* env_conn_receive has bytes, or the end, to tell */
-    void (*on_writable)(void *owner); /* there is room again after a send that took less than given */
+    /* there is room again after a send that took less than given */
+    void (*on_writable)(void *owner);
 };
 
-/* Starts to connect; on_open tells how it ended.  options may be NULL.  INVALID: the address is no address.
+/* Starts to connect; on_open tells how it ended.  options may be NULL.  INVALID: the address is no
+ * address.
  * Host names are resolved off the loop. */
 MUST_CHECK enum snow_status env_dial(struct env_loop *loop, const char *address,
-                                     const struct env_socket_options *options, const struct env_conn_ops *ops,
-                                     void *owner, struct env_conn **conn);
+                                     const struct env_socket_options *options,
+                                     const struct env_conn_ops *ops, void *owner,
+                                     struct env_conn **conn);
 
 /* Gives an accepted connection its owner; before this its events wait. */
 void env_conn_own(struct env_conn *conn, const struct env_conn_ops *ops, void *owner);
@@ -138,8 +162,10 @@ void env_conn_own(struct env_conn *conn, const struct env_conn_ops *ops, void *o
 #define ENV_AGAIN 0  /* nothing now: on_readable or on_writable will tell */
 #define ENV_END (-1) /* the peer closed, or the connection broke: close it */
 
-/* Receives what is there into iov, in order; sends what the stream takes at once.  Bytes > 0, ENV_AGAIN or ENV_END.
- * Neither blocks.  on_readable is edge-like: it comes again only after a receive returned ENV_AGAIN.  A send that took
+/* Receives what is there into iov, in order; sends what the stream takes at once.  Bytes > 0,
+ * ENV_AGAIN or ENV_END.
+ * Neither blocks.  on_readable is edge-like: it comes again only after a receive returned
+ * ENV_AGAIN.  A send that took
  * less than given makes on_writable come once. */
 ssize_t env_conn_receive(struct env_conn *conn, const struct iovec *iov, int iov_count);
 ssize_t env_conn_send(struct env_conn *conn, const struct iovec *iov, int iov_count);
@@ -152,17 +178,19 @@ const char *env_conn_peer(const struct env_conn *conn);
 
 struct env_listener;
 
-/* Accepts connections until closed.  INVALID: no address; UNREACHABLE: can not bind (reason in text). */
+/* Accepts connections until closed.  INVALID: no address; UNREACHABLE: can not bind (reason in
+ * text). */
 MUST_CHECK enum snow_status env_listen(struct env_loop *loop, const char *address,
                                        const struct env_socket_options *options,
-                                       void (*on_accept)(void *owner, struct env_conn *conn), void *owner,
-                                       struct env_listener **listener);
+                                       void (*on_accept)(void *owner, struct env_conn *conn),
+                                       void *owner, struct env_listener **listener);
 
 /* The address it is bound to, with the real port. */
 const char *env_listener_address(const struct env_listener *listener);
 void env_listener_close(struct env_listener *listener);
 
-/* ---- memory ------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ------------------------------------------------------------------------------------------- */
 
 /* A shared-memory object mapped into this process: a segment's meta or data. */
 struct env_memory {
@@ -174,20 +202,24 @@ struct env_memory {
     void *private_state; /* the body's */
 };
 
-/* Opens or makes the object.  dir NULL: anonymous (memfd), gone with the process; else a file of that name in dir
+/* Opens or makes the object.  dir NULL: anonymous (memfd), gone with the process; else a file of
+ * that name in dir
  * (0700), exclusively locked, which survives it.  name: at most 63 bytes of [a-z0-9.-].
- * IN_USE: another process holds it.  NO_SPACE: the host has not that much memory.  INVALID: it exists with another size. */
-MUST_CHECK enum snow_status env_memory_open(struct env *env, const char *dir, const char *name, size_t size,
-                                            struct env_memory *memory);
+ * IN_USE: another process holds it.  NO_SPACE: the host has not that much memory.  INVALID: it
+ * exists with another size. */
+MUST_CHECK enum snow_status env_memory_open(struct env *env, const char *dir, const char *name,
+                                            size_t size, struct env_memory *memory);
 
-/* Makes [from, from+size) of it present in memory, 2 MiB pages where it can.  Slow; never later a SIGBUS.
+/* Makes [from, from+size) of it present in memory, 2 MiB pages where it can.  Slow; never later a
+ * SIGBUS.
  * NO_SPACE: not all of it; *done tells how many bytes are. */
-MUST_CHECK enum snow_status env_memory_populate(struct env *env, struct env_memory *memory, size_t from, size_t size,
-                                                size_t *done);
+MUST_CHECK enum snow_status env_memory_populate(struct env *env, struct env_memory *memory,
+                                                size_t from, size_t size, size_t *done);
 void env_memory_close(struct env *env, struct env_memory *memory);
 
 /* Copies bytes between a segment and a caller's memory: the only function that does.
- * Linux: a memcpy, done when the call returns.  Simulator: 1 to 8 pieces at different virtual times, with other events
+ * Linux: a memcpy, done when the call returns.  Simulator: 1 to 8 pieces at different virtual
+ * times, with other events
  * (and maybe a pause or a crash) in between: a torn read or write can show.
  * Returns true when it is done already (on_event is not called), false when on_event will tell. */
 struct env_copy {
@@ -203,21 +235,27 @@ bool env_copy(struct env_loop *loop, struct env_copy *copy);
 /* Waits for nothing: a copy under way will not write another byte and its on_event does not run. */
 void env_copy_cancel(struct env_copy *copy);
 
-/* ---- files --------------------------------------------------------------------------------------------- */
+/* ---- files
+ * --------------------------------------------------------------------------------------------- */
 
-/* Reads a whole file, at most size_max bytes; *data is malloc'd, for the caller to free.  NOT_FOUND, LIMIT, INVALID. */
-MUST_CHECK enum snow_status env_file_read(struct env *env, const char *path, size_t size_max, uint8_t **data,
-                                          size_t *size);
+/* Reads a whole file, at most size_max bytes; *data is malloc'd, for the caller to free.
+ * NOT_FOUND, LIMIT, INVALID. */
+MUST_CHECK enum snow_status env_file_read(struct env *env, const char *path, size_t size_max,
+                                          uint8_t **data, size_t *size);
 
-/* Replaces a file as one step that survives a crash: temporary file, fsync, rename, fsync of the folder. */
+/* Replaces a file as one step that survives a crash: temporary file, fsync, rename, fsync of the
+ * folder. */
 MUST_CHECK enum snow_status env_file_replace(struct env *env, const char *path, struct bytes data);
 
-/* Makes the folder (0700) if it is missing and locks it for this process until the process ends.  IN_USE: another holds it. */
+/* Makes the folder (0700) if it is missing and locks it for this process until the process ends.
+ * IN_USE: another holds it. */
 MUST_CHECK enum snow_status env_dir_lock(struct env *env, const char *path);
 
-/* ---- log sink -------------------------------------------------------------------------------------------- */
+/* ---- log sink
+ * -------------------------------------------------------------------------------------------- */
 
-/* Writes one line (no newline in it) to the process's log: standard error on Linux, the run's transcript in the simulator. */
+/* Writes one line (no newline in it) to the process's log: standard error on Linux, the run's
+ * transcript in the simulator. */
 void env_log_line(struct env *env, const char *line);
 
 #endif

@@ -1,4 +1,5 @@
-/* Door of env/linux: how a real process makes its env.  Used by main, cli and client/wait.c only. */
+/* Door of env/linux: how a real process makes its env.  Used by main, cli and client/wait.c only.
+ * */
 #ifndef ENV_LINUX_H
 #define ENV_LINUX_H
 
@@ -8,7 +9,8 @@
 struct env *env_linux_create(void);
 void env_linux_destroy(struct env *env);
 
-/* Runs on_event on the loop for each SIGTERM or SIGINT from now on; SIGPIPE is ignored.  Call before other threads start. */
+/* Runs on_event on the loop for each SIGTERM or SIGINT from now on; SIGPIPE is ignored.  Call
+ * before other threads start. */
 struct env_signals {
     void (*on_event)(struct env_signals *signals, int signal_number);
     struct env_loop *loop;

@@ -16,7 +16,8 @@ void env_mutex_unlock(struct env_mutex *mutex);
 struct env_condition *env_condition_create(void);
 void env_condition_destroy(struct env_condition *condition);
 /* Waits at most timeout_ns; false when that passed. */
-bool env_condition_wait(struct env_condition *condition, struct env_mutex *mutex, uint64_t timeout_ns);
+bool env_condition_wait(struct env_condition *condition, struct env_mutex *mutex,
+                        uint64_t timeout_ns);
 void env_condition_wake_all(struct env_condition *condition);
 
 /* Bumped in the child of a fork: a handle made by the parent is then refused. */
