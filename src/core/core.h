@@ -1,0 +1,127 @@
+/* The core: all metadata of a cluster as a pure, deterministic state machine.
+ *
+ * Problem.  Who has what, where there is room, who may write where, what may go: one consistent answer, millions of
+ *           times a second, testable to the last corner.
+ * Idea.     core_step(now, input) -> outputs.  No clock, no I/O, no threads, no randomness of its own: time is an
+ *           argument, randomness a seed.  One thread owns it.
+ * Invariants (core_check verifies them).
+ *   K1  An object is ABSENT, WRITING, READABLE or CLOSING; look-ups tell of READABLE ones only (P1, P2).
+ *   K2  An extent is given again only after the node said FREED for its generation (P3).
+ *   K3  An object is in exactly one place that evicts or protects it: a victim list, or none while it is leased, hard
+ *       pinned, being written or closing.
+ *   K4  Every deadline is on the wheel; every bound is in base/limits.h (P8).
+ *   K5  Each item of a request is answered exactly once; a request gets its last reply or is cancelled.
+ * Threads.  The caller's one.   State.  Durable: apply.c; soft: everything else. */
+#ifndef CORE_CORE_H
+#define CORE_CORE_H
+
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/status.h"
+#include "core/options.h"
+#include "wire/messages.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct core;
+
+/* ---- inputs ---- */
+
+enum core_input_kind {
+    CORE_TICK,          /* time has passed */
+    CORE_SESSION_OPEN,  /* a client greets; from: the session it returns to, or 0.  Answer: CORE_OUT_SESSION */
+    CORE_SESSION_BREAK, /* the connection of session `from` ended */
+    CORE_MESSAGE,       /* a request, one-way message or reply to a forget; from: session or node by its type */
+    CORE_CANCEL,        /* the request of this token is gone: no reply, its message is not touched again */
+    CORE_NODE_BREAK     /* the connection of node `from` ended */
+};
+
+struct core_input {
+    enum core_input_kind kind;
+    uint64_t from;        /* session, or number of a node (0 for a mount) */
+    uint64_t token;       /* of a request: comes back with its replies; unique while it is open */
+    uint16_t type;        /* of the message */
+    const void *message;  /* decoded; of a request: stays until its last reply or CORE_CANCEL */
+    uint64_t deadline_ns; /* of a request, in core time; UINT64_MAX: none */
+};
+
+/* ---- outputs ---- */
+
+enum core_output_kind {
+    CORE_OUT_PERSIST, /* write the state file before acting on the outputs that follow */
+    CORE_OUT_SESSION, /* token: of the input; to: the session */
+    CORE_OUT_REPLY,   /* to the request `token`; message of `type` when status is OK */
+    CORE_OUT_FORGET   /* to node `to`: a forget request; its reply comes back as CORE_MESSAGE */
+};
+
+struct core_output {
+    enum core_output_kind kind;
+    uint64_t token;
+    uint64_t to;
+    uint16_t type;
+    bool last;
+    enum snow_status status;
+    void *message; /* lives until core_outputs_reset */
+    struct core_output *next;
+};
+
+/* Outputs in the order in which they are to be carried out. */
+struct core_outputs {
+    struct arena arena;
+    struct core_output *first;
+    struct core_output **end;
+};
+
+void core_outputs_init(struct core_outputs *outputs);
+void core_outputs_reset(struct core_outputs *outputs);
+void core_outputs_deinit(struct core_outputs *outputs);
+
+/* ---- the machine ---- */
+
+/* A node that a restarted master waits for. */
+struct core_expected {
+    uint64_t incarnation;
+};
+
+/* What survives the master: kept in its state file. */
+struct core_start {
+    uint64_t cluster;                     /* id of the cluster, not 0 */
+    uint32_t term;                        /* this master's: higher than any before */
+    uint64_t secret_low;                  /* randomness: secrets of grants derive from it */
+    uint64_t secret_high;
+    const struct core_expected *expected; /* nodes whose inventory is to come */
+    uint32_t expected_count;
+    uint64_t now_ns;
+};
+
+MUST_CHECK enum snow_status core_create(const struct core_options *options, const struct core_start *start,
+                                        struct core **core);
+void core_destroy(struct core *core);
+
+void core_step(struct core *core, uint64_t now_ns, const struct core_input *input, struct core_outputs *outputs);
+
+/* When to send the next CORE_TICK; 0: at once, UINT64_MAX: never. */
+uint64_t core_wake_ns(const struct core *core);
+
+/* What the state file must hold now. */
+uint64_t core_cluster(const struct core *core);
+uint32_t core_term(const struct core *core);
+uint32_t core_expected_count(const struct core *core);
+struct core_expected core_expected_at(const struct core *core, uint32_t index);
+
+/* A peer has seen a higher term: ours rises above it (asks for CORE_OUT_PERSIST). */
+void core_term_raise(struct core *core, uint32_t term, struct core_outputs *outputs);
+
+/* True when every expected node's inventory is in, or the node is DEAD. */
+bool core_is_ready(const struct core *core);
+
+/* Counters and gauges of core_metrics.def, in its order. */
+void core_metrics(struct core *core, uint64_t *values);
+uint32_t core_metric_count(void);
+const char *core_metric_name(uint32_t index);
+
+/* Verifies K1-K5 and the invariants of its parts; ASSERTs.  Costs O(everything). */
+void core_check(struct core *core);
+
+#endif
