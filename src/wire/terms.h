@@ -6,12 +6,27 @@
 
 #define WIRE_DEPTH_UNKNOWN UINT32_MAX
 
-enum wire_role { WIRE_ROLE_CLIENT = 1, WIRE_ROLE_NODE = 2, WIRE_ROLE_HEARTBEAT = 3, WIRE_ROLE_MASTER = 4 };
+enum wire_role {
+    WIRE_ROLE_CLIENT = 1,
+    WIRE_ROLE_NODE = 2,
+    WIRE_ROLE_HEARTBEAT = 3,
+    WIRE_ROLE_MASTER = 4
+};
 enum wire_tier { WIRE_TIER_DRAM = 1, WIRE_TIER_SSD = 2, WIRE_TIER_VRAM = 3 };
 enum wire_pin { WIRE_PIN_NONE = 0, WIRE_PIN_SOFT = 1, WIRE_PIN_HARD = 2 };
 enum wire_match { WIRE_MATCH_ALL = 0, WIRE_MATCH_PREFIX = 1, WIRE_MATCH_REGEX = 2 };
-enum wire_node_state { WIRE_NODE_ALIVE = 1, WIRE_NODE_SUSPECT = 2, WIRE_NODE_RECOVERING = 3, WIRE_NODE_DEAD = 4 };
-enum wire_slot_state { WIRE_SLOT_FREE = 0, WIRE_SLOT_WRITING = 1, WIRE_SLOT_WRITTEN = 2, WIRE_SLOT_CLOSED = 3 };
+enum wire_node_state {
+    WIRE_NODE_ALIVE = 1,
+    WIRE_NODE_SUSPECT = 2,
+    WIRE_NODE_RECOVERING = 3,
+    WIRE_NODE_DEAD = 4
+};
+enum wire_slot_state {
+    WIRE_SLOT_FREE = 0,
+    WIRE_SLOT_WRITING = 1,
+    WIRE_SLOT_WRITTEN = 2,
+    WIRE_SLOT_CLOSED = 3
+};
 
 /* put_item.flags */
 #define WIRE_PUT_REPLACE (1u << 0) /* write beside an existing value and take its place */
@@ -23,7 +38,8 @@ enum wire_slot_state { WIRE_SLOT_FREE = 0, WIRE_SLOT_WRITING = 1, WIRE_SLOT_WRIT
 #define WIRE_LOOKUP_REFRESH (1u << 3)   /* move to the young end, count no use */
 #define WIRE_LOOKUP_GUARD (1u << 4)     /* refuse a remove that is not forced, for guard_ms */
 #define WIRE_LOOKUP_UNORDERED (1u << 5) /* the keys are no chain */
-#define WIRE_LOOKUP_STALE_OK (1u << 6)  /* during recovery, a value that may have been replaced will do */
+#define WIRE_LOOKUP_STALE_OK \
+    (1u << 6) /* during recovery, a value that may have been replaced will do */
 
 /* found.flags, listed.flags */
 #define WIRE_FOUND_SOFT_PIN (1u << 0)
