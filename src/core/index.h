@@ -1,12 +1,13 @@
 /* Index from key hash to object number: linear hashing (Litwin, 1980), which grows one bucket at a
  * time.
  *
- * Idea.  8 bytes an entry {tag, object}; several objects may stand under one hash (an old value
- * and its replacement,
- *        one that is being forgotten): the caller walks them and compares keys and states.
- * Invariants.  X1  Load stays at or above 0.6 of the allocated entries once it holds more than a
- * few thousand.
- *              X2  One insert moves at most the entries of one bucket.
+ * Idea.  8 bytes an entry {tag, object}; several objects may stand under one hash (an old value and
+ *        its replacement, one that is being forgotten): the caller walks them and compares keys and
+ *        states.
+ * Invariants.
+ *   X1  Load stays at or above 0.6 of the entries of all buckets in use, once it holds more than a
+ *       few thousand.
+ *   X2  One insert or remove moves at most the entries of one bucket.
  * Threads.  The core's own. */
 #ifndef CORE_INDEX_H
 #define CORE_INDEX_H
@@ -16,7 +17,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define INDEX_OBJECT_MAX 0x7fffffffu /* object numbers: 1 .. this */
+
 struct index;
+struct index_bucket;
 
 MUST_CHECK enum snow_status index_create(struct index **index);
 void index_destroy(struct index *index);
@@ -30,9 +34,9 @@ void index_remove(struct index *index, uint64_t hash, uint32_t object); /* it is
  * Returns 0 at the end (object numbers start at 1). */
 struct index_cursor {
     const struct index *index;
-    uint64_t hash;
-    uint32_t bucket;
-    uint32_t position;
+    const struct index_bucket *bucket; /* where the walk stands */
+    uint32_t tag;                      /* of the hash */
+    uint32_t position;                 /* entry to look at next */
 };
 uint32_t index_first(const struct index *index, uint64_t hash, struct index_cursor *cursor);
 uint32_t index_next(struct index_cursor *cursor);
