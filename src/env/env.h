@@ -1,25 +1,25 @@
 /* The only way to the clock, the network, files, memory and threads.
  *
- * Problem.  A whole cluster must run in one process, from one seed, on virtual time, with the
- * code that
- *           runs in production; and in production on a real machine, without a layer that costs.
+ * Problem.  A whole cluster must run in one process, from one seed, on virtual time, with the code
+ *           that runs in production; and in production on a real machine, without a layer that
+ *           costs.
  * Idea.     One interface, two bodies that the linker chooses: env/linux/ (epoll, sockets, memfd,
- * pthreads)
- *           and sim/ (virtual time, simulated network with delay, loss and partitions, crashes).
+ *           pthreads) and sim/ (virtual time, simulated network with delay, loss and partitions,
+ *           crashes).
  * Invariants.
  *   E1  Everything hangs off a struct env (one process) or a struct env_loop (one thread of it).
  *   E2  All callbacks of a loop run on its thread, one after the other, to completion; none runs
- *       inside the
- *       call that caused it (a timer armed for the past, a dial that fails at once: the next turn).
+ *       inside the call that caused it (a timer armed for the past, a dial that fails at once: the
+ *       next turn).
  *   E3  After close, cancel or deinit of a thing, none of its callbacks runs any more.
  *   E4  Only env_loop_post and env_loop_stop may be called from other threads.
  * Threads.  A loop is turned by its own thread (env_loop_start), by the caller (env_loop_run,
- * env_loop_turn:
- *           Linux only), or by the simulator. */
+ *           env_loop_turn: Linux only), or by the simulator. */
 #ifndef ENV_ENV_H
 #define ENV_ENV_H
 
 #include "base/bytes.h"
+#include "base/heap.h"
 #include "base/list.h"
 #include "base/status.h"
 
@@ -32,8 +32,7 @@
 struct env;      /* one process */
 struct env_loop; /* one thread of it */
 
-/* ---- the process
- * ---------------------------------------------------------------------------------- */
+/* ---- the process ---------------------------------------------------------------------------- */
 
 /* Monotonic nanoseconds since some start; never goes back. */
 uint64_t env_now_ns(struct env *env);
@@ -47,25 +46,22 @@ uint64_t env_random(struct env *env);
 /* Text that names this host (boot id): equal on one host, different on others. */
 const char *env_host(struct env *env);
 
-/* ---- loops and threads
- * ---------------------------------------------------------------------------- */
+/* ---- loops and threads ---------------------------------------------------------------------- */
 
-/* A loop that is not turning yet.  name: for logs and the thread's name, at most 15 bytes, copied.
- * */
+/* A loop that is not turning yet. name: for logs and the thread, at most 15 bytes, copied. */
 MUST_CHECK enum snow_status env_loop_create(struct env *env, const char *name,
                                             struct env_loop **loop);
 
 /* Turns the loop on a thread of its own (all signals blocked there) until env_loop_stop. */
 MUST_CHECK enum snow_status env_loop_start(struct env_loop *loop);
 
-/* Asks the loop to return from its turning after the current event.  Any thread, may be repeated.
- * */
+/* Asks the loop to return from its turning after the current event. Any thread, repeatable. */
 void env_loop_stop(struct env_loop *loop);
 
 /* Waits until a started loop has stopped.  Not from the loop itself. */
 void env_loop_join(struct env_loop *loop);
 
-/* Frees a loop that does not turn (stopped and joined, or never started).  Its timers and
+/* Frees a loop that does not turn (stopped and joined, or never started). Its timers and
  * connections are closed before. */
 void env_loop_destroy(struct env_loop *loop);
 
@@ -74,16 +70,16 @@ struct env *env_loop_env(struct env_loop *loop);
 /* Linux only: turns the loop on the calling thread until env_loop_stop. */
 void env_loop_run(struct env_loop *loop);
 
-/* Linux only: runs what is ready, waiting at most timeout_ns for something (0: do not wait).  One
- * thread at a time.
- * Returns the number of events that ran.  Waits by spinning for up to spin_ns first. */
+/* Linux only: runs what is ready, waiting at most timeout_ns for something (0: do not wait). One
+ * thread at a time. Returns the number of events that ran. Waits by spinning for up to spin_ns
+ * first. */
 uint32_t env_loop_turn(struct env_loop *loop, uint64_t timeout_ns, uint64_t spin_ns);
 
 /* Counts up each time the loop turns: whoever reads it from outside sees whether the loop is
- * alive.  Any thread. */
+ * alive. Any thread. */
 uint64_t env_loop_turns(const struct env_loop *loop);
 
-/* A task that runs once on a loop, posted from any thread.  Lives in the caller's object; not
+/* A task that runs once on a loop, posted from any thread. Lives in the caller's object; not
  * posted twice at a time. */
 struct env_task {
     void (*on_event)(struct env_task *task);
@@ -93,8 +89,7 @@ struct env_task {
 void env_loop_post(struct env_loop *loop, struct env_task *task);
 
 /* A hook that runs at the end of each turn, after its events: where what a turn gathered leaves in
- * one piece.
- * Owned by the caller; added and removed from the loop's own thread or before it turns. */
+ * one piece. Owned by the caller; added and removed on the loop's thread or before it turns. */
 struct env_hook {
     void (*on_event)(struct env_hook *hook);
     struct list_link link; /* the loop's */
@@ -103,25 +98,21 @@ struct env_hook {
 void env_hook_add(struct env_loop *loop, struct env_hook *hook);
 void env_hook_remove(struct env_hook *hook);
 
-/* ---- timers
- * ----------------------------------------------------------------------------------------- */
+/* ---- timers --------------------------------------------------------------------------------- */
 
-/* Lives in the caller's object, zeroed before first use; on_event set by the owner.  Loop thread
+/* Lives in the caller's object, zeroed before first use; on_event set by the owner. Loop thread
  * only. */
 struct env_timer {
     void (*on_event)(struct env_timer *timer);
     struct env_loop *loop; /* NULL: not armed */
-    uint64_t at_ns;        /* when it fires */
-    uint64_t order;        /* among equal times: first armed, first fired */
-    uint32_t heap_index;   /* the loop's */
+    struct heap_link link; /* when it fires; among equal times: first armed, first fired */
 };
 
 /* Fires once at at_ns or soon after; arming an armed timer moves it. */
 void env_timer_arm(struct env_loop *loop, struct env_timer *timer, uint64_t at_ns);
 void env_timer_cancel(struct env_timer *timer); /* nothing happens when it is not armed */
 
-/* ---- network: byte streams
- * ---------------------------------------------------------------------------- */
+/* ---- network: byte streams ------------------------------------------------------------------ */
 
 /* Addresses are text: "host:port", "1.2.3.4:port", "[v6]:port"; port 0 when listening: any free
  * one. */
@@ -139,18 +130,17 @@ struct env_conn;
 
 /* Called on the loop.  owner: as given to env_dial or env_conn_own. */
 struct env_conn_ops {
-    void (*on_open)(
-        void *owner,
-        enum snow_status status);     /* end of a dial: OK, or UNREACHABLE and the connection can
-                                                              only be closed.  Not called for accepted ones. */
-    void (*on_readable)(void *owner); /* env_conn_receive has bytes, or the end, to tell */
-    /* there is room again after a send that took less than given */
+    /* End of a dial: OK, or UNREACHABLE and the connection can only be closed. Not called for
+     * accepted ones. */
+    void (*on_open)(void *owner, enum snow_status status);
+    /* env_conn_receive has bytes, or the end, to tell. */
+    void (*on_readable)(void *owner);
+    /* There is room again after a send that took less than given. */
     void (*on_writable)(void *owner);
 };
 
-/* Starts to connect; on_open tells how it ended.  options may be NULL.  INVALID: the address is no
- * address.
- * Host names are resolved off the loop. */
+/* Starts to connect; on_open tells how it ended. options may be NULL. INVALID: the address is no
+ * address. Host names are resolved off the loop. */
 MUST_CHECK enum snow_status env_dial(struct env_loop *loop, const char *address,
                                      const struct env_socket_options *options,
                                      const struct env_conn_ops *ops, void *owner,
@@ -162,11 +152,9 @@ void env_conn_own(struct env_conn *conn, const struct env_conn_ops *ops, void *o
 #define ENV_AGAIN 0  /* nothing now: on_readable or on_writable will tell */
 #define ENV_END (-1) /* the peer closed, or the connection broke: close it */
 
-/* Receives what is there into iov, in order; sends what the stream takes at once.  Bytes > 0,
- * ENV_AGAIN or ENV_END.
- * Neither blocks.  on_readable is edge-like: it comes again only after a receive returned
- * ENV_AGAIN.  A send that took
- * less than given makes on_writable come once. */
+/* Receives what is there into iov, in order; sends what the stream takes at once. Bytes > 0,
+ * ENV_AGAIN or ENV_END. Neither blocks. on_readable is edge-like: it comes again only after a
+ * receive returned ENV_AGAIN. A send that took less than given makes on_writable come once. */
 ssize_t env_conn_receive(struct env_conn *conn, const struct iovec *iov, int iov_count);
 ssize_t env_conn_send(struct env_conn *conn, const struct iovec *iov, int iov_count);
 
@@ -178,8 +166,8 @@ const char *env_conn_peer(const struct env_conn *conn);
 
 struct env_listener;
 
-/* Accepts connections until closed.  INVALID: no address; UNREACHABLE: can not bind (reason in
- * text). */
+/* Accepts connections until closed. INVALID: no address; UNREACHABLE: can not bind (the
+ * reason is logged). */
 MUST_CHECK enum snow_status env_listen(struct env_loop *loop, const char *address,
                                        const struct env_socket_options *options,
                                        void (*on_accept)(void *owner, struct env_conn *conn),
@@ -189,8 +177,7 @@ MUST_CHECK enum snow_status env_listen(struct env_loop *loop, const char *addres
 const char *env_listener_address(const struct env_listener *listener);
 void env_listener_close(struct env_listener *listener);
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 /* A shared-memory object mapped into this process: a segment's meta or data. */
 struct env_memory {
@@ -202,26 +189,23 @@ struct env_memory {
     void *private_state; /* the body's */
 };
 
-/* Opens or makes the object.  dir NULL: anonymous (memfd), gone with the process; else a file of
- * that name in dir
- * (0700), exclusively locked, which survives it.  name: at most 63 bytes of [a-z0-9.-].
- * IN_USE: another process holds it.  NO_SPACE: the host has not that much memory.  INVALID: it
- * exists with another size. */
+/* Opens or makes the object. dir NULL: anonymous (memfd), gone with the process; else a file of
+ * that name in dir (0700), exclusively locked, which survives it. name: at most 63 bytes of
+ * [a-z0-9.-]. IN_USE: another process holds it. NO_SPACE: the host has not that much memory.
+ * INVALID: it exists with another size. */
 MUST_CHECK enum snow_status env_memory_open(struct env *env, const char *dir, const char *name,
                                             size_t size, struct env_memory *memory);
 
-/* Makes [from, from+size) of it present in memory, 2 MiB pages where it can.  Slow; never later a
- * SIGBUS.
- * NO_SPACE: not all of it; *done tells how many bytes are. */
+/* Makes [from, from+size) of it present in memory, 2 MiB pages where it can. Slow; never later a
+ * SIGBUS. NO_SPACE: not all of it; *done tells how many bytes are. */
 MUST_CHECK enum snow_status env_memory_populate(struct env *env, struct env_memory *memory,
                                                 size_t from, size_t size, size_t *done);
 void env_memory_close(struct env *env, struct env_memory *memory);
 
-/* Copies bytes between a segment and a caller's memory: the only function that does.
- * Linux: a memcpy, done when the call returns.  Simulator: 1 to 8 pieces at different virtual
- * times, with other events
- * (and maybe a pause or a crash) in between: a torn read or write can show.
- * Returns true when it is done already (on_event is not called), false when on_event will tell. */
+/* Copies bytes between a segment and a caller's memory: the only function that does. Linux: a
+ * memcpy, done when the call returns. Simulator: 1 to 8 pieces at different virtual times, with
+ * other events (and maybe a pause or a crash) in between: a torn read or write can show. Returns
+ * true when it is done already (on_event is not called), false when on_event will tell. */
 struct env_copy {
     void *to;
     const void *from;
@@ -235,11 +219,10 @@ bool env_copy(struct env_loop *loop, struct env_copy *copy);
 /* Waits for nothing: a copy under way will not write another byte and its on_event does not run. */
 void env_copy_cancel(struct env_copy *copy);
 
-/* ---- files
- * --------------------------------------------------------------------------------------------- */
+/* ---- files ---------------------------------------------------------------------------------- */
 
-/* Reads a whole file, at most size_max bytes; *data is malloc'd, for the caller to free.
- * NOT_FOUND, LIMIT, INVALID. */
+/* Reads a whole file, at most size_max bytes; *data is malloc'd, for the caller to free. NOT_FOUND,
+ * LIMIT, INVALID. */
 MUST_CHECK enum snow_status env_file_read(struct env *env, const char *path, size_t size_max,
                                           uint8_t **data, size_t *size);
 
@@ -251,8 +234,7 @@ MUST_CHECK enum snow_status env_file_replace(struct env *env, const char *path, 
  * IN_USE: another holds it. */
 MUST_CHECK enum snow_status env_dir_lock(struct env *env, const char *path);
 
-/* ---- log sink
- * -------------------------------------------------------------------------------------------- */
+/* ---- log sink ------------------------------------------------------------------------------- */
 
 /* Writes one line (no newline in it) to the process's log: standard error on Linux, the run's
  * transcript in the simulator. */

@@ -25,7 +25,8 @@ struct env_child {
     int pid;
     int output; /* descriptor: its standard output, for the parent to read */
 };
-/* argv[0] is ignored (this binary is run); argv ends with NULL.  The child dies with the parent. */
+/* argv[0] is ignored (this binary is run); argv ends with NULL.  The child dies with the thread
+ * that started it: start children from the main thread. */
 MUST_CHECK enum snow_status env_child_start(char *const argv[], struct env_child *child);
 /* Reads at most size bytes of its output, waiting for them; 0: it closed it. */
 ssize_t env_child_read(struct env_child *child, void *to, size_t size);

@@ -1,0 +1,180 @@
+/* Listening: accepts, a bounded number a turn, and keeps trying when descriptors run out. */
+#include "env/linux/net.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define ACCEPTS_PER_TURN 64
+#define BACKLOG 1024
+#define RETRY_NS (100 * NS_PER_MS)
+
+struct env_listener {
+    struct list_link link; /* in loop->listeners; first member: net_close_all relies on it */
+    struct source source;
+    struct env_socket_options options;
+    char congestion[16];
+    void (*on_accept)(void *owner, struct env_conn *conn);
+    void *owner;
+    bool *closed;           /* set when on_accept closes the listener; NULL outside of it */
+    struct env_timer retry; /* armed while the process is out of descriptors */
+    char address[ADDRESS_TEXT_SIZE];
+};
+
+/* Takes what accept4 gave; a connection that can not be kept is closed. */
+static void take(struct env_listener *listener, int descriptor, const struct address *peer)
+{
+    struct env_conn *conn = conn_create(listener->source.loop, CONN_OPEN);
+
+    if (conn == NULL) {
+        close(descriptor);
+        return;
+    }
+    conn->source.descriptor = descriptor;
+    socket_configure(descriptor, &listener->options, peer);
+    address_print(peer, conn->peer, sizeof conn->peer);
+    if (!loop_watch(listener->source.loop, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP)) {
+        conn_free(conn);
+        return;
+    }
+    listener->on_accept(listener->owner, conn);
+}
+
+static void on_ready(struct source *source)
+{
+    struct env_listener *listener = list_entry(source, struct env_listener, source);
+    bool closed = false;
+
+    source->events = 0;
+    listener->closed = &closed;
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        struct address peer = {.size = sizeof peer.socket};
+        int descriptor = accept4(source->descriptor, (struct sockaddr *)&peer.socket, &peer.size,
+                                 SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (descriptor >= 0) {
+            take(listener, descriptor, &peer);
+            if (closed)
+                return;
+        } else if (errno == EAGAIN) {
+            listener->closed = NULL;
+            return;
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            env_timer_arm(source->loop, &listener->retry, env_now_ns(source->loop->env) + RETRY_NS);
+            listener->closed = NULL;
+            return;
+        } /* else this one connection is lost already: the next */
+    }
+    listener->closed = NULL;
+    loop_make_ready(source, EPOLLIN);
+}
+
+static void on_retry(struct env_timer *timer)
+{
+    loop_make_ready(&list_entry(timer, struct env_listener, retry)->source, EPOLLIN);
+}
+
+static int open_socket(const struct address *at, const struct env_socket_options *options)
+{
+    int one = 1;
+    int descriptor = socket(at->socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (descriptor < 0)
+        return -1;
+    (void)setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    socket_configure(descriptor, options, NULL);
+    if (bind(descriptor, (const struct sockaddr *)&at->socket, at->size) == 0 &&
+        listen(descriptor, BACKLOG) == 0)
+        return descriptor;
+    int error = errno;
+
+    close(descriptor);
+    errno = error;
+    return -1;
+}
+
+static struct env_listener *listener_create(struct env_loop *loop,
+                                            const struct env_socket_options *options,
+                                            void (*on_accept)(void *owner, struct env_conn *conn),
+                                            void *owner)
+{
+    struct env_listener *made = calloc(1, sizeof *made);
+
+    if (made == NULL)
+        return NULL;
+    made->source.on_ready = on_ready;
+    made->source.loop = loop;
+    made->source.descriptor = -1;
+    made->retry.on_event = on_retry;
+    made->on_accept = on_accept;
+    made->owner = owner;
+    if (options != NULL)
+        made->options = *options;
+    if (made->options.congestion != NULL) {
+        snprintf(made->congestion, sizeof made->congestion, "%s", options->congestion);
+        made->options.congestion = made->congestion;
+    }
+    list_push(&loop->listeners, &made->link);
+    return made;
+}
+
+static void say_why(struct env_loop *loop, const char *address, const char *why)
+{
+    char line[512];
+
+    snprintf(line, sizeof line, "can not listen on %s: %s", address, why);
+    env_log_line(loop->env, line);
+}
+
+enum snow_status env_listen(struct env_loop *loop, const char *address,
+                            const struct env_socket_options *options,
+                            void (*on_accept)(void *owner, struct env_conn *conn), void *owner,
+                            struct env_listener **listener)
+{
+    char host[256];
+    uint16_t port;
+    struct address at;
+    enum snow_status status = address_split(address, true, host, sizeof host, &port);
+
+    if (status != SNOW_OK)
+        return status;
+    if (!address_parse(host, port, &at) && address_look_up(host, port, &at, 1) == 0) {
+        say_why(loop, address, "no such host");
+        return SNOW_UNREACHABLE;
+    }
+    struct env_listener *made = listener_create(loop, options, on_accept, owner);
+
+    if (made == NULL)
+        return SNOW_NO_MEMORY;
+    made->source.descriptor = open_socket(&at, &made->options);
+    if (made->source.descriptor < 0 || !loop_watch(loop, &made->source, EPOLLIN)) {
+        say_why(loop, address, strerror(errno));
+        env_listener_close(made);
+        return SNOW_UNREACHABLE;
+    }
+    at.size = sizeof at.socket;
+    (void)getsockname(made->source.descriptor, (struct sockaddr *)&at.socket, &at.size);
+    address_print(&at, made->address, sizeof made->address);
+    *listener = made;
+    return SNOW_OK;
+}
+
+const char *env_listener_address(const struct env_listener *listener)
+{
+    return listener->address;
+}
+
+void env_listener_close(struct env_listener *listener)
+{
+    if (listener->closed != NULL)
+        *listener->closed = true;
+    env_timer_cancel(&listener->retry);
+    loop_unwatch(&listener->source);
+    if (listener->source.descriptor >= 0)
+        close(listener->source.descriptor);
+    list_remove(&listener->link);
+    free(listener);
+}
