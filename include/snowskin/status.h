@@ -18,7 +18,7 @@ enum snow_verdict { SNOW_DONE, SNOW_RETRY, SNOW_REDIRECT, SNOW_FINAL };
 /* The verdict of a status; SNOW_FINAL for a number that is no status.  Any thread. */
 enum snow_verdict snow_status_verdict(enum snow_status status);
 
-/* Its name ("NOT_FOUND") and one line of text; "?" for a number that is no status.  Static strings. */
+/* Its name ("NOT_FOUND") and one line of text; "?" for a number that is no status.  Static. */
 const char *snow_status_name(enum snow_status status);
 const char *snow_status_text(enum snow_status status);
 

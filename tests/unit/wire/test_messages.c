@@ -1,4 +1,4 @@
-/* Every message of the tables: random values survive the trip, cut or changed bytes fail cleanly. */
+/* Every message of the tables: random values survive the trip, cut bytes fail cleanly. */
 #include "wire/messages.h"
 
 #include "base/limits.h"
