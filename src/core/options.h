@@ -1,21 +1,25 @@
-/* Options of the core, one row each in core_options.def. */
+/* Options of the core, a row for each in core_options.def. */
 #ifndef CORE_OPTIONS_H
 #define CORE_OPTIONS_H
 
-#include <stdint.h>
-
-struct core_options {
-    uint32_t policy;            /* enum core_policy */
-    uint64_t reserve_bytes;     /* kept free ahead of puts; 0: by the formula */
-    uint64_t dead_after_ns;     /* silence after which a node is DEAD */
-    uint64_t suspect_after_ns;  /* silence after which a node is SUSPECT */
-    uint64_t session_return_ns; /* after a break, before open writes are aborted */
-    uint64_t session_end_ns;    /* after a break, before leases and the session end */
-    uint64_t lease_min_ns;
-    uint64_t lease_max_ns;
-    uint64_t hard_pin_percent;  /* of the pool */
-};
+#include "base/options.h"
 
 enum core_policy { CORE_POLICY_LRU, CORE_POLICY_FIFO };
+
+struct core_options {
+#define OPTION OPTION_FIELD
+#include "core/core_options.def"
+#undef OPTION
+};
+
+/* Every option at its default. */
+static inline struct core_options core_options_default(void)
+{
+#define OPTION OPTION_DEFAULT
+    return (struct core_options){
+#include "core/core_options.def"
+    };
+#undef OPTION
+}
 
 #endif

@@ -1,0 +1,16 @@
+/* Options of a node, a row for each in node_options.def. */
+#ifndef NODE_OPTIONS_H
+#define NODE_OPTIONS_H
+
+#include "base/options.h"
+#include "conf/conf.h"
+
+struct node_options {
+#define OPTION OPTION_FIELD
+#include "node/node_options.def"
+#undef OPTION
+};
+
+const struct conf_table *node_options_table(void);
+
+#endif
