@@ -16,11 +16,16 @@ build: deps
 demo: build
 	tools/demo
 
+# Unit tests of the layers in which threads meet.
+THREADED = ^(env|rpc|transport|client)_
+
 # With sanitizers first, then all labels (unit, model, golden, fuzz, sim, integration).
 test: deps
 	$(call PRESET,asan)
+	$(call PRESET,tsan)
 	$(call PRESET,debug)
 	ctest --test-dir build/asan --output-on-failure -LE integration
+	ctest --test-dir build/tsan --output-on-failure -R '$(THREADED)'
 	ctest --test-dir build/debug --output-on-failure
 
 # New inputs are kept under build/fuzz/corpus; add those that found a bug to tests/fuzz/corpus.

@@ -102,7 +102,8 @@ MUST_CHECK enum snow_status conf_init(struct conf *conf, const struct conf_modul
                                       struct text *error);
 
 /* `--name value`, `--name=value`, `--name` of a BOOL, `--module-name` when two modules share
- * a name; `--` ends the flags.  What is no flag moves to the front: argv[1 .. *argc - 1].  INVALID. */
+ * a name; `--` ends the flags.  What is no flag moves to the front: argv[1 .. *argc - 1].
+ * INVALID. */
 MUST_CHECK enum snow_status conf_parse_flags(struct conf *conf, int *argc, char **argv);
 
 /* "SNOWSKIN_NAME=value" among all variables, NULL-terminated.  INVALID. */
