@@ -5,8 +5,8 @@
  * pattern costs a quarter of a millisecond on a key of usual length.
  *
  * Machine code (JIT) counts steps too; where there is none, the interpreter's limits on depth and
- * heap come in.  Subjects are bytes: UTF and Unicode properties stay off, also when the pattern asks
- * for them. */
+ * heap come in.  Subjects are bytes: UTF and Unicode properties stay off, also when the pattern
+ * asks for them. */
 #include "base/pattern.h"
 
 #include "base/limits.h"

@@ -30,7 +30,7 @@ enum snow_status space_create(uint64_t size, uint32_t slot_count, bool recoverin
     created->first = SPACE_NONE;
     for (uint32_t i = 0; i < SPACE_LEVELS * SPACE_PARTS; i++)
         created->lists[i] = SPACE_NONE;
-    status = slots_init(&created->slots, slot_count);
+    status = space_slots_init(&created->slots, slot_count);
     if (status != SNOW_OK)
         goto destroy;
     created->chunks = calloc(chunk_max, sizeof(struct space_run *));
@@ -60,7 +60,7 @@ void space_destroy(struct space *space)
             free(space->chunks[i]);
     }
     free(space->chunks);
-    slots_deinit(&space->slots);
+    space_slots_deinit(&space->slots);
     free(space);
 }
 
@@ -224,13 +224,13 @@ static enum snow_status cut_begin(struct space *space, struct cut *cut, uint32_t
     cut->slots[0] = slot;
     cut->count = 1;
     while (cut->count < count && status == SNOW_OK) {
-        cut->slots[cut->count] = slots_take_lowest(&space->slots);
+        cut->slots[cut->count] = space_slots_take_lowest(&space->slots);
         status = space_run_reserve(space, cut->slots[cut->count]);
         cut->count++;
     }
     if (status != SNOW_OK) {
         while (cut->count > 1)
-            slots_give(&space->slots, cut->slots[--cut->count]);
+            space_slots_give(&space->slots, cut->slots[--cut->count]);
         return status;
     }
     for (uint32_t i = 1; i < count; i++) {
@@ -313,7 +313,7 @@ static bool is_free_run(const struct space *space, uint32_t slot)
 /* Of two slots that become one run, gives the higher one back. */
 static uint32_t keep_lower(struct space *space, uint32_t one, uint32_t other)
 {
-    slots_give(&space->slots, one > other ? one : other);
+    space_slots_give(&space->slots, one > other ? one : other);
     return one > other ? other : one;
 }
 
@@ -352,7 +352,7 @@ bool space_is_recovering(const struct space *space)
 
 bool space_is_used(const struct space *space, uint32_t slot)
 {
-    return slots_is_taken(&space->slots, slot) &&
+    return space_slots_is_taken(&space->slots, slot) &&
            space_run_at(space, slot)->used_or_prev == SPACE_USED;
 }
 
@@ -443,7 +443,7 @@ uint32_t space_slots_free(const struct space *space)
 
 uint64_t space_memory(const struct space *space)
 {
-    return sizeof(*space) + slots_memory(&space->slots) +
+    return sizeof(*space) + space_slots_memory(&space->slots) +
            ((uint64_t)space->slots.count / SPACE_CHUNK_RUNS + 1) * sizeof(*space->chunks) +
            (uint64_t)space->chunk_count * SPACE_CHUNK_RUNS * sizeof(struct space_run);
 }

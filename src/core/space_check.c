@@ -19,7 +19,7 @@ static uint32_t check_order(const struct space *space)
         bool is_free = run->used_or_prev != SPACE_USED;
         uint64_t length = space_run_length(space, run);
 
-        ASSERT(slots_is_taken(&space->slots, slot));
+        ASSERT(space_slots_is_taken(&space->slots, slot));
         ASSERT(run->offset == offset && run->before == before);
         ASSERT(length > 0 && offset + length <= space->granules);
         ASSERT(!is_free || !was_free);
@@ -51,7 +51,7 @@ static void check_lists(const struct space *space, uint32_t free_count)
              slot = space_run_at(space, slot)->owner_or_next) {
             const struct space_run *run = space_run_at(space, slot);
 
-            ASSERT(slots_is_taken(&space->slots, slot) && run->used_or_prev == prev);
+            ASSERT(space_slots_is_taken(&space->slots, slot) && run->used_or_prev == prev);
             ASSERT(space_class_of(space_run_length(space, run)) == class);
             listed++;
             ASSERT(listed <= free_count);
@@ -63,7 +63,7 @@ static void check_lists(const struct space *space, uint32_t free_count)
 
 void space_check(const struct space *space)
 {
-    slots_check(&space->slots);
+    space_slots_check(&space->slots);
     if (space->recovering)
         return;
     check_lists(space, check_order(space));

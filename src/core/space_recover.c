@@ -26,7 +26,7 @@ enum snow_status space_claim(struct space *space, uint32_t slot, uint64_t offset
     enum snow_status status;
 
     ASSERT(space->recovering);
-    if (slot >= space->slots.count || slots_is_taken(&space->slots, slot))
+    if (slot >= space->slots.count || space_slots_is_taken(&space->slots, slot))
         return SNOW_INVALID;
     if (offset % (space_is_aligned(length) ? SPACE_ALIGN : SPACE_GRANULE) != 0)
         return SNOW_INVALID;
@@ -35,7 +35,7 @@ enum snow_status space_claim(struct space *space, uint32_t slot, uint64_t offset
     status = space_run_reserve(space, slot);
     if (status != SNOW_OK)
         return status;
-    slots_take(&space->slots, slot);
+    space_slots_take(&space->slots, slot);
     space_run_put(space, slot, (uint32_t)first, (uint32_t)(granules - 1), SPACE_NONE);
     space_run_use(space, slot, owner);
     return SNOW_OK;
@@ -44,7 +44,7 @@ enum snow_status space_claim(struct space *space, uint32_t slot, uint64_t offset
 void space_unclaim(struct space *space, uint32_t slot)
 {
     ASSERT(space->recovering && space_is_used(space, slot));
-    slots_give(&space->slots, slot);
+    space_slots_give(&space->slots, slot);
 }
 
 /* Sorts by offset and leaves equal ones in their order; spare: as many claims again. */
@@ -78,7 +78,7 @@ static void gather(const struct space *space, struct claim *claims)
     uint32_t found = 0;
 
     for (uint32_t slot = 0; found < space->slots.used; slot++) {
-        if (slots_is_taken(&space->slots, slot))
+        if (space_slots_is_taken(&space->slots, slot))
             claims[found++] =
                 (struct claim){.offset = space_run_at(space, slot)->offset, .slot = slot};
     }
@@ -100,7 +100,7 @@ static uint32_t drop_overlaps(struct space *space, struct claim *claims, uint32_
         if (run->offset < end || is_homeless) {
             uint32_t owner = run->owner_or_next;
 
-            slots_give(&space->slots, claims[i].slot);
+            space_slots_give(&space->slots, claims[i].slot);
             if (on_overlap != NULL)
                 on_overlap(context, claims[i].slot, owner);
             continue;
@@ -118,10 +118,10 @@ static uint32_t slot_for_gap(struct space *space)
 
     if (space->slots.used == space->slots.count)
         return SPACE_NONE;
-    slot = slots_take_lowest(&space->slots);
+    slot = space_slots_take_lowest(&space->slots);
     if (space_run_reserve(space, slot) == SNOW_OK)
         return slot;
-    slots_give(&space->slots, slot);
+    space_slots_give(&space->slots, slot);
     return SPACE_NONE;
 }
 
@@ -178,10 +178,10 @@ enum snow_status space_recovered(struct space *space,
     sort_claims(claims, claims + count + 1, count);
     count = drop_overlaps(space, claims, count, on_overlap, context);
     if (count == 0 || claims[0].offset > 0) {
-        first_gap = slots_take_lowest(&space->slots);
+        first_gap = space_slots_take_lowest(&space->slots);
         status = space_run_reserve(space, first_gap);
         if (status != SNOW_OK) {
-            slots_give(&space->slots, first_gap);
+            space_slots_give(&space->slots, first_gap);
             goto free_claims;
         }
     }

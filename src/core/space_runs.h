@@ -9,8 +9,8 @@
 #ifndef CORE_SPACE_RUNS_H
 #define CORE_SPACE_RUNS_H
 
-#include "core/slots.h"
 #include "core/space.h"
+#include "core/space_slots.h"
 
 #define SPACE_CHUNK_BITS 10u /* records of a chunk */
 #define SPACE_CHUNK_RUNS (1u << SPACE_CHUNK_BITS)
@@ -34,7 +34,7 @@ struct space {
     struct space_run **chunks; /* by slot; NULL: not used yet */
     uint32_t chunk_count;      /* chunks taken */
     uint32_t first;            /* run at offset 0 */
-    struct slots slots;        /* used ones have a record */
+    struct space_slots slots;  /* used ones have a record */
     uint64_t granules;         /* of the segment */
     uint64_t free_granules;
     bool recovering;

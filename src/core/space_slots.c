@@ -1,4 +1,4 @@
-#include "core/slots.h"
+#include "core/space_slots.h"
 
 #include "base/assert.h"
 
@@ -10,19 +10,19 @@ static uint64_t words_for(uint64_t count)
     return (count + 63) / 64;
 }
 
-enum snow_status slots_init(struct slots *slots, uint32_t count)
+enum snow_status space_slots_init(struct space_slots *slots, uint32_t count)
 {
     uint64_t words = count;
 
     ASSERT(count > 0);
-    *slots = (struct slots){.count = count};
+    *slots = (struct space_slots){.count = count};
     do {
         uint64_t *level;
 
         words = words_for(words);
         level = calloc(words, sizeof(*level));
         if (level == NULL) {
-            slots_deinit(slots);
+            space_slots_deinit(slots);
             return SNOW_NO_MEMORY;
         }
         slots->levels[slots->level_count++] = level;
@@ -30,27 +30,27 @@ enum snow_status slots_init(struct slots *slots, uint32_t count)
     return SNOW_OK;
 }
 
-void slots_deinit(struct slots *slots)
+void space_slots_deinit(struct space_slots *slots)
 {
     for (uint32_t level = 0; level < slots->level_count; level++)
         free(slots->levels[level]);
-    *slots = (struct slots){0};
+    *slots = (struct space_slots){0};
 }
 
-uint32_t slots_take_lowest(struct slots *slots)
+uint32_t space_slots_take_lowest(struct space_slots *slots)
 {
     uint32_t number = 0;
 
     ASSERT(slots->used < slots->count);
     for (uint32_t level = slots->level_count; level-- > 0;)
         number = number * 64 + (uint32_t)__builtin_ctzll(~slots->levels[level][number]);
-    slots_take(slots, number);
+    space_slots_take(slots, number);
     return number;
 }
 
-void slots_take(struct slots *slots, uint32_t number)
+void space_slots_take(struct space_slots *slots, uint32_t number)
 {
-    ASSERT(number < slots->count && !slots_is_taken(slots, number));
+    ASSERT(number < slots->count && !space_slots_is_taken(slots, number));
     slots->used++;
     for (uint32_t level = 0; level < slots->level_count; level++) {
         uint64_t *word = &slots->levels[level][number / 64];
@@ -62,9 +62,9 @@ void slots_take(struct slots *slots, uint32_t number)
     }
 }
 
-void slots_give(struct slots *slots, uint32_t number)
+void space_slots_give(struct space_slots *slots, uint32_t number)
 {
-    ASSERT(slots_is_taken(slots, number));
+    ASSERT(space_slots_is_taken(slots, number));
     slots->used--;
     for (uint32_t level = 0; level < slots->level_count; level++) {
         uint64_t *word = &slots->levels[level][number / 64];
@@ -77,7 +77,7 @@ void slots_give(struct slots *slots, uint32_t number)
     }
 }
 
-uint64_t slots_memory(const struct slots *slots)
+uint64_t space_slots_memory(const struct space_slots *slots)
 {
     uint64_t bytes = 0;
     uint64_t words = slots->count;
@@ -89,7 +89,7 @@ uint64_t slots_memory(const struct slots *slots)
     return bytes;
 }
 
-void slots_check(const struct slots *slots)
+void space_slots_check(const struct space_slots *slots)
 {
     uint64_t words = words_for(slots->count);
     uint64_t used = 0;
