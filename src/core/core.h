@@ -1,16 +1,21 @@
 /* The core: all metadata of a cluster as a pure, deterministic state machine.
  *
- * Problem.  Who has what, where there is room, who may write where, what may go: one consistent answer, millions of
+ * Problem.  Who has what, where there is room, who may write where, what may go: one consistent
+ * answer, millions of
  *           times a second, testable to the last corner.
- * Idea.     core_step(now, input) -> outputs.  No clock, no I/O, no threads, no randomness of its own: time is an
+ * Idea.     core_step(now, input) -> outputs.  No clock, no I/O, no threads, no randomness of its
+ * own: time is an
  *           argument, randomness a seed.  One thread owns it.
  * Invariants (core_check verifies them).
- *   K1  An object is ABSENT, WRITING, READABLE or CLOSING; look-ups tell of READABLE ones only (P1, P2).
+ *   K1  An object is ABSENT, WRITING, READABLE or CLOSING; look-ups tell of READABLE ones only
+ *       (P1, P2).
  *   K2  An extent is given again only after the node said FREED for its generation (P3).
- *   K3  An object is in exactly one place that evicts or protects it: a victim list, or none while it is leased, hard
+ *   K3  An object is in exactly one place that evicts or protects it: a victim list, or none
+ *       while it is leased, hard
  *       pinned, being written or closing.
  *   K4  Every deadline is on the wheel; every bound is in base/limits.h (P8).
- *   K5  Each item of a request is answered exactly once; a request gets its last reply or is cancelled.
+ *   K5  Each item of a request is answered exactly once; a request gets its last reply or is
+ *       cancelled.
  * Threads.  The caller's one.   State.  Durable: apply.c; soft: everything else. */
 #ifndef CORE_CORE_H
 #define CORE_CORE_H
@@ -29,12 +34,12 @@ struct core;
 /* ---- inputs ---- */
 
 enum core_input_kind {
-    CORE_TICK,          /* time has passed */
-    CORE_SESSION_OPEN,  /* a client greets; from: the session it returns to, or 0.  Answer: CORE_OUT_SESSION */
+    CORE_TICK, /* time has passed */
+    CORE_SESSION_OPEN, /* a client greets; from: the session it returns to, or 0.  Answer: CORE_OUT_SESSION */
     CORE_SESSION_BREAK, /* the connection of session `from` ended */
-    CORE_MESSAGE,       /* a request, one-way message or reply to a forget; from: session or node by its type */
-    CORE_CANCEL,        /* the request of this token is gone: no reply, its message is not touched again */
-    CORE_NODE_BREAK     /* the connection of node `from` ended */
+    CORE_MESSAGE, /* a request, one-way message or reply to a forget; from: session or node by its type */
+    CORE_CANCEL, /* the request of this token is gone: no reply, its message is not touched again */
+    CORE_NODE_BREAK /* the connection of node `from` ended */
 };
 
 struct core_input {
@@ -86,20 +91,21 @@ struct core_expected {
 
 /* What survives the master: kept in its state file. */
 struct core_start {
-    uint64_t cluster;                     /* id of the cluster, not 0 */
-    uint32_t term;                        /* this master's: higher than any before */
-    uint64_t secret_low;                  /* randomness: secrets of grants derive from it */
+    uint64_t cluster;    /* id of the cluster, not 0 */
+    uint32_t term;       /* this master's: higher than any before */
+    uint64_t secret_low; /* randomness: secrets of grants derive from it */
     uint64_t secret_high;
     const struct core_expected *expected; /* nodes whose inventory is to come */
     uint32_t expected_count;
     uint64_t now_ns;
 };
 
-MUST_CHECK enum snow_status core_create(const struct core_options *options, const struct core_start *start,
-                                        struct core **core);
+MUST_CHECK enum snow_status core_create(const struct core_options *options,
+                                        const struct core_start *start, struct core **core);
 void core_destroy(struct core *core);
 
-void core_step(struct core *core, uint64_t now_ns, const struct core_input *input, struct core_outputs *outputs);
+void core_step(struct core *core, uint64_t now_ns, const struct core_input *input,
+               struct core_outputs *outputs);
 
 /* When to send the next CORE_TICK; 0: at once, UINT64_MAX: never. */
 uint64_t core_wake_ns(const struct core *core);

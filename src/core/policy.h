@@ -1,13 +1,16 @@
 /* Eviction policies: a table of functions over the victim lists of a segment.
  *
  * Problem.  What goes first when room is needed, in O(1), without scanning what may not go.
- * Idea.     Objects that may be evicted stand in lists of their segment; protected ones stand in none.  A policy says
+ * Idea.     Objects that may be evicted stand in lists of their segment; protected ones stand in
+ * none.  A policy says
  *           into which list, at which end, and which end is the next victim.
  * Invariants.
  *   V1  An object is in at most one list; OBJECT_LISTED says whether it is in one.
- *   V2  victim answers the object that goes first among those in lists, soft-pinned ones only when nothing else is there.
+ *   V2  victim answers the object that goes first among those in lists, soft-pinned ones only
+ *       when nothing else is there.
  *   V3  A policy looks at the number of touches (core->touches), never at the clock.
- * The caller touches the objects of a request from the deepest to the first, so every policy sees chains leaf first. */
+ * The caller touches the objects of a request from the deepest to the first, so every policy sees
+ * chains leaf first. */
 #ifndef CORE_POLICY_H
 #define CORE_POLICY_H
 
@@ -44,13 +47,18 @@ struct policy_ops {
     uint32_t (*victim)(struct core *core, struct segment *segment);
 };
 
+/* policy_lru.c, policy_fifo.c. */
+extern const struct policy_ops policy_lru;
+extern const struct policy_ops policy_fifo;
+
 /* The table of a policy (enum core_policy of options.h). */
 const struct policy_ops *policy_ops(uint32_t policy);
 
 /* List primitives for policies; they keep OBJECT_LISTED. */
 void policy_push_young(struct core *core, struct victim_list *list, uint32_t object);
 void policy_push_old(struct core *core, struct victim_list *list, uint32_t object);
-void policy_insert_after(struct core *core, struct victim_list *list, uint32_t older, uint32_t object);
+void policy_insert_after(struct core *core, struct victim_list *list, uint32_t older,
+                         uint32_t object);
 void policy_unlink(struct core *core, struct victim_list *list, uint32_t object);
 
 /* Number of objects in all lists of a segment, and a check that they tile. */

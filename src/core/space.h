@@ -1,13 +1,11 @@
 /* Space of one segment: which byte ranges hold what, kept far from the bytes themselves.
  *
  * Problem.  Segment memory is remote; its free space must be found in O(1), merged at once, and
- * used to 98 %.
+ *           used to 98 %.
  * Idea.     Two-level segregated fit (Masmano et al., 2004) with records outside the memory: one
- * extent record for
- *           each run, used or free, 20 bytes, linked to its physical neighbours.  The record's
- *           index is the number of
- *           the slot that describes the extent on the node.  A run's length is the next run's
- *           offset minus its own.
+ *           extent record for each run, used or free, 20 bytes, linked to its physical neighbours.
+ *           The record's index is the number of the slot that describes the extent on the node.  A
+ *           run's length is the next run's offset minus its own.
  * Invariants.
  *   S1  The runs tile the segment: no gap, no overlap; no two free runs touch.
  *   S2  Every free run is in the free list of its size class, and the bitmaps say which are not
@@ -30,34 +28,37 @@
 
 struct space;
 
-/* size: bytes, a multiple of 4 KiB; slot_count: records, used and free.  Empty: one free run.
+/* size: bytes, a multiple of 4 KiB, at most 1 TiB; slot_count: records, used and free (else
+ * INVALID).  Empty: one free run.  NO_MEMORY.
  * recovering: nothing may be taken until space_recovered. */
 MUST_CHECK enum snow_status space_create(uint64_t size, uint32_t slot_count, bool recovering,
                                          struct space **space);
 void space_destroy(struct space *space);
 
 /* An extent of at least size bytes (0 counts as 1).  NO_SPACE: no run is large enough.  LIMIT: no
- * slot is free.
+ * slot is free.  NO_MEMORY.
  * owner: the caller's number, kept with the extent. */
 MUST_CHECK enum snow_status space_take(struct space *space, uint64_t size, uint32_t owner,
                                        uint32_t *slot);
 void space_give(struct space *space, uint32_t slot);
 
 /* While recovering: what the node says it holds.  INVALID: out of range, not aligned, or the slot
- * is claimed already.
- * Overlaps show at space_recovered. */
+ * is claimed already.  NO_MEMORY.  Overlaps show at space_recovered. */
 MUST_CHECK enum snow_status space_claim(struct space *space, uint32_t slot, uint64_t offset,
                                         uint64_t length, uint32_t owner);
+/* While recovering: takes a claim back. */
+void space_unclaim(struct space *space, uint32_t slot);
+
 /* Ends recovery: sorts the claims, makes the free runs.  A claim that overlaps an earlier one
- * (lower offset first) is
- * told by on_overlap and dropped. */
+ * (lower offset first, then lower slot) is told by on_overlap and dropped; its slot is free then.
+ * NO_MEMORY: still recovering, may be repeated. */
 MUST_CHECK enum snow_status
 space_recovered(struct space *space,
                 void (*on_overlap)(void *context, uint32_t slot, uint32_t owner), void *context);
 bool space_is_recovering(const struct space *space);
 
 uint64_t space_offset(const struct space *space, uint32_t slot); /* bytes */
-/* bytes of the extent, waste included */
+/* Bytes of the extent, waste included; while recovering, as claimed. */
 uint64_t space_capacity(const struct space *space, uint32_t slot);
 bool space_is_used(const struct space *space, uint32_t slot);
 uint32_t space_owner(const struct space *space, uint32_t slot);
@@ -71,7 +72,8 @@ uint32_t space_first(const struct space *space); /* the run at offset 0 */
 
 uint64_t space_size(const struct space *space);
 uint64_t space_free_bytes(const struct space *space);
-/* bytes that a space_take would get now; a lower bound */
+/* A space_take of any size up to this finds a run now (it may still lack a slot); larger ones may
+ * exist.  0: none. */
 uint64_t space_largest_run(const struct space *space);
 uint32_t space_slot_count(const struct space *space);
 uint32_t space_slots_free(const struct space *space);

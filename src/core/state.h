@@ -1,10 +1,12 @@
-/* What the core's files share: the structs of its state and the few lookups that all need.  Private to core/. */
+/* What the core's files share: the structs of its state and the few lookups that all need.
+ * Private to core/. */
 #ifndef CORE_STATE_H
 #define CORE_STATE_H
 
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "base/pattern.h"
 #include "base/pool.h"
 #include "base/rng.h"
 #include "base/wheel.h"
@@ -23,10 +25,10 @@
 
 enum object_state {
     OBJECT_ABSENT,
-    OBJECT_WRITING,    /* next: its struct write */
-    OBJECT_READABLE,   /* prev, next: its victim list, if OBJECT_LISTED */
-    OBJECT_CLOSING,    /* next: its struct closing */
-    OBJECT_RECOVERING  /* parts of it are known from inventories, not yet all */
+    OBJECT_WRITING,   /* next: its struct write */
+    OBJECT_READABLE,  /* prev, next: its victim list, if OBJECT_LISTED */
+    OBJECT_CLOSING,   /* next: its struct closing */
+    OBJECT_RECOVERING /* parts of it are known from inventories, not yet all */
 };
 
 #define OBJECT_SPREAD (1u << 0)   /* several extents: place is a struct spread */
@@ -42,8 +44,8 @@ struct object {
     uint64_t state : 3;  /* enum object_state */
     uint64_t depth : 16; /* position along its chain, saturating; CORE_DEPTH_UNKNOWN */
     uint64_t spare : 4;
-    uint32_t key;        /* reference in core->keys; 0 while part 0 is not known */
-    uint32_t place;      /* slot of its one extent, or index of its struct spread */
+    uint32_t key;   /* reference in core->keys; 0 while part 0 is not known */
+    uint32_t place; /* slot of its one extent, or index of its struct spread */
     uint32_t prev;
     uint32_t next;
     uint32_t last_touch; /* core->touches at its last use */
@@ -56,11 +58,22 @@ struct object {
 };
 _Static_assert(sizeof(struct object) == 48, "the object record has a budget");
 
+static inline void object_flag(struct object *object, uint32_t flags)
+{
+    object->flags = (object->flags | flags) & 0xfff;
+}
+
+static inline void object_unflag(struct object *object, uint32_t flags)
+{
+    object->flags = object->flags & ~flags & 0xfff;
+}
+
 /* One extent of an object. */
 struct part {
-    uint16_t segment;       /* index in core->segments */
+    uint16_t segment; /* index in core->segments */
     uint8_t replica;
-    bool present;           /* false: lost, or not known yet */
+    bool present; /* false: lost, or not known yet */
+    bool closed;  /* of a CLOSING object: its node has acknowledged CLOSED */
     uint16_t part;
     uint16_t parts;
     uint32_t slot;
@@ -81,11 +94,12 @@ struct write {
     struct list_link of_session; /* in session->writes */
     struct list waiters;         /* put items that wait for its outcome */
     uint64_t operation;
+    uint64_t bytes; /* of its extents: counted in session->writing_bytes */
     uint32_t session;
     uint32_t object;
-    uint32_t item;               /* index in its put */
+    uint32_t item; /* index in its put */
     uint8_t replicas_asked;
-    uint8_t pin;                 /* enum wire_pin: takes effect with put_end */
+    uint8_t pin; /* enum wire_pin: takes effect with put_end */
     uint32_t pin_ms;
     bool replace;
 };
@@ -99,25 +113,28 @@ struct closing {
     struct list waiters;     /* items of requests to be answered when all are CLOSED */
     struct list_link by_age; /* in core->closings: those counted as coming, oldest first */
     uint64_t since_ns;
-    uint64_t bytes;          /* of its extents that are not freed yet */
+    uint64_t bytes; /* of its extents that are not freed yet */
     uint32_t object;
-    uint16_t open;           /* extents not CLOSED yet */
-    uint16_t held;           /* extents not FREED yet */
-    uint8_t reason;          /* enum close_reason */
-    bool counted;            /* its bytes count as coming */
+    uint16_t open;  /* extents not CLOSED yet */
+    uint16_t held;  /* extents not FREED yet */
+    uint8_t reason; /* enum close_reason */
+    bool counted;   /* its bytes count as coming */
 };
 
 /* An item of a request that waits: for a closing, for another's write, or for room. */
 struct waiter {
-    struct list_link link;        /* in closing->waiters, write->waiters or core->room */
-    struct list_link of_request;  /* in request->waiters */
+    struct list_link link;       /* in closing->waiters, write->waiters or core->room */
+    struct list_link of_request; /* in request->waiters */
     struct request *request;
     uint32_t item;
-    uint32_t passed;              /* times a smaller one was served before it */
+    uint32_t closing; /* object whose closing it waits for, 0: none */
+    uint32_t passed;  /* times a smaller one was served before it */
     uint64_t since_ns;
-    uint32_t shortfall;           /* put_end of a replace: copies fewer than asked */
-    enum snow_status answer;      /* when the closing is over */
-    bool on_room;
+    uint32_t shortfall;      /* put_end of a replace: copies fewer than asked */
+    enum snow_status answer; /* when the closing is over */
+    uint16_t segment;        /* whose wanted_bytes count it */
+    uint64_t bytes;          /* counted there */
+    bool on_room;            /* in core->room */
 };
 
 /* ---- requests ---- */
@@ -129,28 +146,29 @@ struct answer {
 };
 
 struct request {
-    struct wheel_timer timer;  /* deadline, or end of the wait time */
+    struct wheel_timer timer; /* deadline, or end of the wait time */
     struct list_link of_session;
-    struct list_link dirty;    /* in core->dirty: has answers to send */
+    struct list_link dirty; /* in core->dirty: has answers to send */
     struct list waiters;
     struct answer *first;
     struct answer **end;
-    uint32_t answers;          /* in the chain */
-    uint32_t open;             /* items not answered yet */
+    uint32_t answers; /* in the chain */
+    uint32_t open;    /* items not answered yet */
+    uint32_t number;  /* in core->request_pool */
     uint64_t token;
     uint64_t deadline_ns;
     uint64_t started_ns;
-    uint64_t wait_ns;          /* put: how long items may wait */
+    uint64_t wait_ns; /* put: how long items may wait */
     uint32_t session;
     uint16_t type;
-    uint16_t segment;          /* put: where the request's objects go now */
-    uint64_t placed;           /* put: bytes placed there so far */
+    uint16_t segment; /* put: where the request's objects go now */
+    uint64_t placed;  /* put: bytes placed there so far */
     const void *message;
     /* remove_match: its job. */
-    struct list_link job;      /* in core->jobs */
-    void *pattern;             /* struct pattern, or NULL */
-    uint32_t cursor;           /* next object to look at */
-    uint32_t pending;          /* closings under way */
+    struct list_link job;    /* in core->jobs */
+    struct pattern *pattern; /* or NULL */
+    uint32_t cursor;         /* next object to look at */
+    uint32_t pending;        /* closings under way */
     uint64_t removed;
     uint64_t guarded;
     uint64_t uncertain;
@@ -161,7 +179,8 @@ struct request {
 struct read_entry {
     uint64_t gen;
     uint32_t object;
-    uint32_t position; /* in the read */
+    uint32_t position : 31; /* in the read */
+    uint32_t leased : 1;    /* counted in object->leases */
 };
 
 struct read {
@@ -170,13 +189,12 @@ struct read {
     struct list_link by_age;     /* in core->leases[kind], oldest first, while leased */
     uint64_t operation;
     uint64_t since_ns;
-    uint64_t bytes;              /* leased */
-    struct read_entry *entries;  /* malloc'd, ascending by position once sorted */
+    uint64_t bytes;             /* leased */
+    struct read_entry *entries; /* malloc'd, ascending by position once sorted */
     uint32_t count;
     uint32_t capacity;
-    uint32_t leased;             /* entries that hold a lease */
     uint32_t session;
-    uint8_t kind;                /* enum lease_kind */
+    uint8_t kind; /* enum lease_kind */
     bool sorted;
 };
 
@@ -185,7 +203,7 @@ enum lease_kind { LEASE_PROBE, LEASE_READ, LEASE_KINDS };
 /* ---- sessions, nodes, segments ---- */
 
 struct session {
-    struct wheel_timer timer;  /* after a break */
+    struct wheel_timer timer; /* after a break */
     struct list writes;
     struct list reads;
     struct list requests;
@@ -194,49 +212,52 @@ struct session {
     uint64_t leased_bytes;
     uint32_t read_count;
     uint32_t waiters;
-    bool linked;               /* its connection stands */
-    bool writes_ended;         /* after a break: open writes were aborted */
+    bool linked;       /* its connection stands */
+    bool writes_ended; /* after a break: open writes were aborted */
 };
 
 enum node_state { NODE_UNUSED, NODE_RECOVERING, NODE_ALIVE, NODE_SUSPECT, NODE_DEAD };
 
 struct node {
-    struct wheel_timer timer;  /* silence */
+    struct wheel_timer timer; /* silence */
     uint64_t incarnation;
     uint64_t process;
-    struct hash128 secret;     /* of grants */
+    struct hash128 secret; /* of grants */
     uint64_t heard_ns;
     uint32_t number;
-    uint32_t first_segment;    /* index in core->segments */
+    uint32_t first_segment; /* index in core->segments */
     uint32_t segment_count;
-    uint8_t state;             /* enum node_state */
-    bool linked;               /* its connection stands */
-    bool inventory_due;        /* an inventory is under way: first of this master, or after a return */
-    uint32_t inventories;      /* segments told whole since the mount */
+    uint8_t state;        /* enum node_state */
+    bool linked;          /* its connection stands */
+    bool inventory_due;   /* an inventory is under way: first of this master, or after a return */
+    uint32_t inventories; /* segments told whole since the mount */
+    uint32_t reports;     /* of clients that could not reach it, since its last heartbeat */
+    uint32_t secret_term; /* the term its secret was made in */
     char address[LIMIT_NAME_SIZE + 1];
     char host[LIMIT_NAME_SIZE + 1];
     char name[LIMIT_NAME_SIZE + 1];
 };
 
 struct segment {
-    struct space *space;             /* NULL: its node is DEAD and it was dropped */
+    struct space *space; /* NULL: its node is DEAD and it was dropped */
     struct victim_list lists[POLICY_LISTS];
-    struct victim_list soft;         /* soft-pinned objects, LRU order */
+    struct victim_list soft; /* soft-pinned objects, LRU order */
     uint64_t incarnation;
-    uint64_t closing_bytes;
-    uint32_t index;                  /* in core->segments */
-    uint32_t on_node;                /* index on the node */
-    uint32_t node;                   /* index in core->nodes */
-    uint32_t drop_cursor;            /* DEAD: next slot to look at */
-    bool dropping;                   /* DEAD: its extents are being dropped in steps */
-    bool told;                       /* its inventory is complete */
+    uint64_t coming_bytes; /* of CLOSING objects, expected back within 50 ms */
+    uint64_t wanted_bytes; /* of put items that wait for room here */
+    uint32_t index;        /* in core->segments */
+    uint32_t on_node;      /* index on the node */
+    uint32_t node;         /* index in core->nodes */
+    uint32_t drop_cursor;  /* DEAD: next slot to look at */
+    bool dropping;         /* DEAD: its extents are being dropped in steps */
+    bool told;             /* its inventory is complete */
     uint8_t tier;
     char name[LIMIT_NAME_SIZE + 1];
     /* Forgets gathered in this step. */
-    struct wire_slot_gen *forgets;   /* malloc'd */
+    struct wire_slot_gen *forgets; /* malloc'd */
     uint32_t forget_count;
     uint32_t forget_capacity;
-    struct list_link forgetting;     /* in core->forgetting */
+    struct list_link forgetting; /* in core->forgetting */
 };
 
 /* A pin with a deadline, or a hard pin: side record of an object. */
@@ -254,53 +275,55 @@ struct core {
     struct hash128 secret;
     struct wheel wheel;
     uint64_t now_ns;
-    struct core_outputs *outputs;  /* of this step */
+    struct core_outputs *outputs; /* of this step */
     const struct policy_ops *policy;
 
-    struct pool objects;           /* struct object */
-    struct pool spreads;           /* struct spread */
-    struct pool writes;            /* struct write */
-    struct pool closings_pool;     /* struct closing */
-    struct index *index;           /* hash_key(...).low -> object */
-    struct index *pins;            /* object number -> struct pin in pin_pool */
+    struct pool objects;       /* struct object */
+    struct pool spreads;       /* struct spread */
+    struct pool writes;        /* struct write */
+    struct pool closings_pool; /* struct closing */
+    struct index *index;       /* hash_key(...).low -> object */
+    struct index *pins;        /* object number -> struct pin in pin_pool */
     struct pool pin_pool;
     struct keys *keys;
 
-    struct session **sessions;     /* by index; NULL: unused */
-    uint32_t session_count;        /* slots in use or used before */
+    struct session **sessions; /* by index; NULL: unused */
+    uint32_t session_count;    /* slots in use or used before */
     uint32_t sessions_open;
     struct node *nodes[LIMIT_NODES]; /* by number - 1 */
     uint32_t node_count;
     struct segment *segments[LIMIT_SEGMENTS];
     uint32_t segment_count;
     struct core_expected expected[LIMIT_NODES];
-    uint32_t expected_count;       /* nodes in the state file: mounted, not DEAD */
-    uint32_t missing;              /* of those that a restart waits for, not in yet */
-    uint64_t missing_until_ns;     /* then they count as DEAD */
-    bool missing_known[LIMIT_NODES]; /* expected[i] has told its inventory or never had to */
+    uint32_t expected_count;          /* nodes in the state file: mounted, not DEAD */
+    uint32_t missing;                 /* of those that a restart waits for, not in yet */
+    struct wheel_timer missing_timer; /* then they count as DEAD */
+    uint32_t recovering;              /* first RECOVERING record, linked by prev and next */
+    uint32_t drops;                   /* segments of DEAD nodes being dropped */
+    bool missing_known[LIMIT_NODES];  /* expected[i] has told its inventory or never had to */
 
-    struct index *requests;        /* token -> number in request_pool */
-    struct pool request_pool;      /* struct request */
-    struct list dirty;             /* requests with answers */
-    struct list jobs;              /* remove_match under way */
-    struct list forgetting;        /* segments with forgets to send */
-    struct list room;              /* waiters for room, in order */
+    struct index *requests;   /* token -> number in request_pool */
+    struct pool request_pool; /* struct request */
+    struct list dirty;        /* requests with answers */
+    struct list jobs;         /* remove_match under way */
+    struct list forgetting;   /* segments with forgets to send */
+    struct list room;         /* waiters for room, in order */
     uint32_t waiters;
     bool room_changed;             /* space came free in this step */
     uint64_t breaking_until_ns;    /* leases are broken without waiting until then */
     struct wheel_timer room_timer; /* when the head of the queue may break leases */
 
-    struct list closings;          /* counted as coming, oldest first */
+    struct list closings; /* counted as coming, oldest first */
     struct list leases[LEASE_KINDS];
     uint64_t read_entries;
 
     uint64_t cluster;
     uint32_t term;
-    uint64_t next_counter;         /* of generations */
-    uint64_t touches;              /* time of the policies */
+    uint64_t next_counter; /* of generations */
+    uint64_t touches;      /* time of the policies */
 
-    uint64_t largest_recent;       /* bytes of the largest recent object, decays */
-    uint64_t free_bytes;           /* of all segments that may be given out */
+    uint64_t largest_recent; /* bytes of the largest recent object, decays */
+    uint64_t free_bytes;     /* of all segments that may be given out */
     uint64_t pool_bytes;
     uint64_t closing_bytes;
     uint64_t leased_bytes;
@@ -308,7 +331,7 @@ struct core {
     uint32_t readable;
     uint32_t writing;
     uint32_t closing;
-    uint64_t counters[64];         /* COUNTER rows by CORE_METRIC_* */
+    uint64_t counters[64]; /* COUNTER rows by CORE_METRIC_* */
 };
 
 enum core_metric {

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #define WIRE_DEPTH_UNKNOWN UINT32_MAX
+#define WIRE_KEY_INLINE 96u /* longer keys lie behind the bytes of part 0 in its extent */
 
 enum wire_role {
     WIRE_ROLE_CLIENT = 1,

@@ -1,0 +1,68 @@
+/* Durable state changes here and nowhere else: the same functions run live and while rebuilding
+ * from inventories.
+ *
+ * Durable is: which versions can be read, from where, and their pins.  Each function is one kind
+ * of record. */
+#include "core/inside.h"
+
+/* A version can be read from now on. */
+void core_apply_publish(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    ASSERT(object->state != OBJECT_READABLE);
+    object->state = OBJECT_READABLE;
+    object->prev = 0;
+    object->next = 0;
+    core->readable++;
+}
+
+/* A version can not be read any more; its extents are still to be forgotten. */
+void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason reason)
+{
+    struct object *object = core_object(core, number);
+
+    if (object->state == OBJECT_READABLE) {
+        core->readable--;
+        core_victim_leave(core, number);
+        core_pin_forget(core, number);
+    }
+    object->state = OBJECT_CLOSING;
+    if (reason == CLOSE_EVICTED) {
+        core_count(core, CORE_METRIC_evicted_objects, 1);
+        core_count(core, CORE_METRIC_evicted_bytes, core_object_bytes(core, number));
+    } else if (reason == CLOSE_REMOVED) {
+        core_count(core, CORE_METRIC_removed_objects, 1);
+    } else if (reason == CLOSE_REPLACED) {
+        core_count(core, CORE_METRIC_replaced_objects, 1);
+    }
+}
+
+/* The last copy of a version is gone: there is nothing to forget. */
+void core_apply_lost(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    ASSERT(object->state == OBJECT_READABLE);
+    core->readable--;
+    core_victim_leave(core, number);
+    core_pin_forget(core, number);
+    object->state = OBJECT_ABSENT;
+    core_count(core, CORE_METRIC_lost_objects, 1);
+}
+
+/* pin_flags: OBJECT_SOFT_PIN, OBJECT_HARD_PIN or 0. */
+void core_apply_pin(struct core *core, uint32_t number, uint16_t pin_flags)
+{
+    struct object *object = core_object(core, number);
+    uint16_t pins = OBJECT_SOFT_PIN | OBJECT_HARD_PIN;
+
+    if (object->flags & OBJECT_HARD_PIN)
+        core->hard_pinned_bytes -= core_object_bytes(core, number);
+    core_victim_leave(core, number);
+    object_unflag(object, pins);
+    object_flag(object, pin_flags);
+    if (pin_flags & OBJECT_HARD_PIN)
+        core->hard_pinned_bytes += core_object_bytes(core, number);
+    core_victim_return(core, number);
+}

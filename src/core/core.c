@@ -1,0 +1,301 @@
+#include "core/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK_BITS 12u
+#define OBJECTS_MAX UINT32_C(2000000000)
+
+_Static_assert(CORE_METRIC_COUNT <= sizeof(((struct core *)0)->counters) / sizeof(uint64_t),
+               "every metric has its counter");
+
+static void init_pools(struct core *core)
+{
+    pool_init(&core->objects, sizeof(struct object), CHUNK_BITS, OBJECTS_MAX);
+    pool_init(&core->spreads, sizeof(struct spread), CHUNK_BITS, OBJECTS_MAX);
+    pool_init(&core->writes, sizeof(struct write), 8, OBJECTS_MAX);
+    pool_init(&core->closings_pool, sizeof(struct closing), 8, OBJECTS_MAX);
+    pool_init(&core->request_pool, sizeof(struct request), 6,
+              LIMIT_SESSIONS * LIMIT_REQUESTS_PER_CONN);
+    pool_init(&core->pin_pool, sizeof(struct pin), 8, OBJECTS_MAX);
+}
+
+static void init_lists(struct core *core)
+{
+    list_init(&core->dirty);
+    list_init(&core->jobs);
+    list_init(&core->forgetting);
+    list_init(&core->room);
+    list_init(&core->closings);
+    for (int kind = 0; kind < LEASE_KINDS; kind++)
+        list_init(&core->leases[kind]);
+}
+
+static void on_room_timer(struct wheel_timer *timer, void *owner)
+{
+    (void)timer;
+    ((struct core *)owner)->room_changed = true;
+}
+
+enum snow_status core_create(const struct core_options *options, const struct core_start *start,
+                             struct core **created)
+{
+    struct core *core = calloc(1, sizeof(*core));
+
+    if (core == NULL)
+        return SNOW_NO_MEMORY;
+    core->options = *options;
+    core->cluster = start->cluster;
+    core->term = start->term;
+    core->secret = (struct hash128){start->secret_low, start->secret_high};
+    core->now_ns = start->now_ns;
+    core->policy = policy_ops(options->policy);
+    core->sessions = calloc(LIMIT_SESSIONS, sizeof(*core->sessions));
+    rng_init(&core->rng, siphash(&core->secret, "placement", 9));
+    wheel_init(&core->wheel, CORE_TICK_NS, start->now_ns);
+    core->room_timer.on_event = on_room_timer;
+    init_pools(core);
+    init_lists(core);
+    if (core->sessions == NULL || index_create(&core->index) != SNOW_OK ||
+        index_create(&core->pins) != SNOW_OK || index_create(&core->requests) != SNOW_OK ||
+        keys_create(&core->keys) != SNOW_OK) {
+        core_destroy(core);
+        return SNOW_NO_MEMORY;
+    }
+    core_expected_start(core, start);
+    *created = core;
+    return SNOW_OK;
+}
+
+static void free_objects(struct core *core)
+{
+    for (uint32_t number = 1; number < core->objects.fresh; number++) {
+        const struct object *object = core_object(core, number);
+
+        if (object->flags & OBJECT_SPREAD)
+            free(((struct spread *)pool_at(&core->spreads, object->place))->parts);
+    }
+}
+
+void core_destroy(struct core *core)
+{
+    struct core_outputs outputs;
+
+    core_outputs_init(&outputs);
+    core->outputs = &outputs;
+    if (core->sessions != NULL)
+        core_sessions_free(core);
+    core_outputs_deinit(&outputs);
+    free_objects(core);
+    for (uint32_t i = 0; i < core->segment_count; i++) {
+        if (core->segments[i]->space != NULL)
+            space_destroy(core->segments[i]->space);
+        free(core->segments[i]->forgets);
+        free(core->segments[i]);
+    }
+    for (uint32_t i = 0; i < core->node_count; i++)
+        free(core->nodes[i]);
+    pool_deinit(&core->objects);
+    pool_deinit(&core->spreads);
+    pool_deinit(&core->writes);
+    pool_deinit(&core->closings_pool);
+    pool_deinit(&core->request_pool);
+    pool_deinit(&core->pin_pool);
+    index_destroy(core->index);
+    index_destroy(core->pins);
+    index_destroy(core->requests);
+    keys_destroy(core->keys);
+    free(core->sessions);
+    free(core);
+}
+
+/* ---- a step ---- */
+
+typedef void (*request_handler)(struct core *core, const struct core_input *input,
+                                uint32_t session);
+
+static request_handler handler_of(uint16_t type)
+{
+    switch (type) {
+    case WIRE_put_start:
+        return core_put_start;
+    case WIRE_put_end:
+        return core_put_end;
+    case WIRE_put_abort:
+        return core_put_abort;
+    case WIRE_lookup:
+        return core_lookup;
+    case WIRE_remove:
+        return core_remove;
+    case WIRE_remove_match:
+        return core_remove_match;
+    case WIRE_pin:
+        return core_pin;
+    default:
+        return NULL;
+    }
+}
+
+static bool is_request(uint16_t type)
+{
+    const struct wire_message_type *row = wire_type_find(type);
+
+    return row != NULL && row->kind == WIRE_KIND_RPC;
+}
+
+/* A message of a client's session. */
+static void session_message(struct core *core, const struct core_input *input)
+{
+    request_handler handler = handler_of(input->type);
+    uint32_t session = 0;
+
+    if (core_session_find(core, input->from, &session) == NULL) {
+        if (is_request(input->type))
+            core_fail(core, input->token, input->type, SNOW_GONE);
+    } else if (handler != NULL) {
+        handler(core, input, session);
+    } else if (input->type == WIRE_lease_return) {
+        core_lease_return(core, input->message, session);
+    } else if (input->type == WIRE_report_peer) {
+        core_node_report(core, input->message);
+    } else if (input->type == WIRE_list) {
+        core_list(core, input);
+    } else if (input->type == WIRE_nodes) {
+        core_nodes(core, input);
+    } else if (input->type == WIRE_stats) {
+        core_stats(core, input);
+    } else if (is_request(input->type)) {
+        core_fail(core, input->token, input->type, SNOW_INVALID);
+    }
+}
+
+static void take_message(struct core *core, const struct core_input *input)
+{
+    struct node *node;
+
+    switch (input->type) {
+    case WIRE_mount:
+        core_mount(core, input);
+        return;
+    case WIRE_heartbeat:
+        core_heartbeat(core, input);
+        return;
+    case WIRE_inventory:
+    case WIRE_forget:
+    case WIRE_freed:
+        break;
+    default:
+        session_message(core, input);
+        return;
+    }
+    node = core_node_at(core, input->from);
+    if (node == NULL || !node->linked) {
+        if (input->type == WIRE_inventory)
+            core_fail(core, input->token, WIRE_inventory, SNOW_STALE);
+    } else if (input->type == WIRE_inventory) {
+        core_inventory(core, input, node);
+    } else if (input->type == WIRE_forget) {
+        core_forget_reply(core, node, input->message);
+    } else {
+        core_freed(core, node, input->message);
+    }
+}
+
+static void take_input(struct core *core, const struct core_input *input)
+{
+    struct request *request;
+    struct node *node;
+
+    switch (input->kind) {
+    case CORE_TICK:
+        return;
+    case CORE_SESSION_OPEN:
+        core_session_open(core, input);
+        return;
+    case CORE_SESSION_BREAK:
+        core_session_break(core, input);
+        return;
+    case CORE_MESSAGE:
+        take_message(core, input);
+        return;
+    case CORE_CANCEL:
+        request = core_request_find(core, input->token);
+        if (request != NULL)
+            core_request_end(core, request);
+        return;
+    case CORE_NODE_BREAK:
+        node = core_node_at(core, input->from);
+        if (node != NULL && node->linked)
+            core_node_break(core, node);
+        return;
+    }
+}
+
+void core_step(struct core *core, uint64_t now_ns, const struct core_input *input,
+               struct core_outputs *outputs)
+{
+    core->outputs = outputs;
+    if (now_ns > core->now_ns)
+        core->now_ns = now_ns;
+    wheel_advance(&core->wheel, core->now_ns, LIMIT_STEP_OBJECTS, core);
+    core_closing_age(core);
+    take_input(core, input);
+    if (!list_is_empty(&core->jobs))
+        core_jobs_run(core);
+    core_drops_run(core);
+    core_inventories_done(core);
+    if (core->room_changed)
+        core_room_serve(core);
+    core_forgets_flush(core);
+    core_requests_flush(core);
+    core->outputs = NULL;
+}
+
+uint64_t core_wake_ns(const struct core *core)
+{
+    uint64_t wake_ns = wheel_next_ns(&core->wheel);
+    uint64_t age_ns = core_closing_age_ns(core);
+
+    if (!list_is_empty(&core->jobs) || core->drops > 0 || core->room_changed)
+        return 0;
+    return wake_ns < age_ns ? wake_ns : age_ns;
+}
+
+/* ---- the state file ---- */
+
+uint64_t core_cluster(const struct core *core)
+{
+    return core->cluster;
+}
+
+uint32_t core_term(const struct core *core)
+{
+    return core->term;
+}
+
+uint32_t core_expected_count(const struct core *core)
+{
+    return core->expected_count;
+}
+
+struct core_expected core_expected_at(const struct core *core, uint32_t index)
+{
+    ASSERT(index < core->expected_count);
+    return core->expected[index];
+}
+
+void core_term_raise(struct core *core, uint32_t term, struct core_outputs *outputs)
+{
+    if (term < core->term || term >= WIRE_TERM_MAX)
+        return;
+    core->outputs = outputs;
+    core->term = term + 1;
+    core->next_counter = 0;
+    core_output_add(core, CORE_OUT_PERSIST);
+    core->outputs = NULL;
+}
+
+bool core_is_ready(const struct core *core)
+{
+    return core->missing == 0;
+}

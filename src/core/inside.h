@@ -1,0 +1,190 @@
+/* What the files of core/ offer each other, file by file.  Private to core/. */
+#ifndef CORE_INSIDE_H
+#define CORE_INSIDE_H
+
+#include "core/state.h"
+
+/* ---- objects.c: records, keys, parts ---- */
+
+/* A new record under this key, in the index, ABSENT still; 0: out of memory or above a bound.
+ * An empty key: the record of an object whose part 0 is not known yet. */
+uint32_t core_object_create(struct core *core, struct bytes key, uint64_t hash);
+/* Takes the record out of the index and frees it; its extents are given back before. */
+void core_object_free(struct core *core, uint32_t number);
+/* Gives a record its key when part 0 turns up.  NO_MEMORY. */
+MUST_CHECK enum snow_status core_object_name(struct core *core, uint32_t number, struct bytes key);
+struct bytes core_object_key(const struct core *core, uint32_t number);
+uint64_t core_object_hash(const struct core *core, uint32_t number);
+
+/* Walks all records of exactly this key, in whatever state. */
+struct object_cursor {
+    struct index_cursor at;
+    struct bytes key;
+    const struct core *core;
+};
+uint32_t core_object_first(const struct core *core, struct bytes key, uint64_t hash,
+                           struct object_cursor *cursor);
+uint32_t core_object_next(struct object_cursor *cursor);
+uint32_t core_object_find(const struct core *core, struct bytes key, uint64_t hash,
+                          enum object_state state);
+
+/* Its parts; set_parts copies.  One part of one replica costs no side record. */
+uint32_t core_part_count(const struct core *core, uint32_t number);
+struct part core_part_at(const struct core *core, uint32_t number, uint32_t index);
+MUST_CHECK enum snow_status core_parts_set(struct core *core, uint32_t number,
+                                           const struct part *parts, uint32_t count);
+/* Adds one part to those of a RECOVERING object.  INVALID: it contradicts those. */
+MUST_CHECK enum snow_status core_part_add(struct core *core, uint32_t number,
+                                          const struct part *part);
+/* Marks a part as gone from its node; its slot is the caller's business. */
+/* Moves the replicas outside mask to a record of their own, which is closed.  NO_MEMORY: nothing
+ * changed. */
+MUST_CHECK enum snow_status core_parts_split(struct core *core, uint32_t number, uint16_t mask);
+/* Forgets that it has parts: they were given back. */
+void core_parts_drop(struct core *core, uint32_t number);
+void core_part_clear(struct core *core, uint32_t number, uint32_t index);
+/* The part in this slot of this segment; false: none. */
+bool core_part_find(const struct core *core, uint32_t number, uint32_t segment, uint32_t slot,
+                    uint32_t *index);
+
+enum access { ACCESS_NONE, ACCESS_SUSPECT, ACCESS_NOW };
+/* The best access to a whole replica that there is now. */
+enum access core_object_access(const struct core *core, uint32_t number);
+enum access core_replica_access(const struct core *core, uint32_t number, uint8_t replica);
+uint32_t core_replica_count(const struct core *core, uint32_t number); /* whole ones, any access */
+uint64_t core_object_bytes(const struct core *core, uint32_t number);  /* of its extents */
+
+/* ---- victims.c: what stands in which list ---- */
+
+/* Puts the object where its state, leases and pins say: in its victim list or in none. */
+void core_victim_enter(struct core *core, uint32_t number);
+void core_victim_return(struct core *core, uint32_t number);
+void core_victim_leave(struct core *core, uint32_t number);
+void core_victim_touch(struct core *core, uint32_t number, bool counts);
+uint32_t core_victim_next(struct core *core, struct segment *segment); /* 0: none */
+
+/* ---- apply.c: the only changes of durable state ---- */
+
+void core_apply_publish(struct core *core, uint32_t number);
+void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason reason);
+void core_apply_lost(struct core *core, uint32_t number);
+void core_apply_pin(struct core *core, uint32_t number, uint16_t pin_flags);
+
+/* ---- closing.c: forgetting ---- */
+
+void core_close(struct core *core, uint32_t number, enum close_reason reason);
+/* The item is answered when every reachable holder has acknowledged.  False: that is so already,
+ * *status says how. */
+bool core_close_wait(struct core *core, uint32_t number, struct request *request, uint32_t item,
+                     enum snow_status answer, uint32_t shortfall);
+uint64_t core_extent_give(struct core *core, const struct part *part, uint32_t number);
+void core_forget_part(struct core *core, const struct part *part, uint64_t gen);
+void core_part_closed(struct core *core, uint32_t number, uint32_t index);
+void core_part_freed(struct core *core, uint32_t number, uint32_t index);
+void core_forget_reply(struct core *core, struct node *node, const struct wire_forget_rep *reply);
+void core_freed(struct core *core, struct node *node, const struct wire_freed_msg *message);
+bool core_object_is_closing(const struct core *core, uint32_t number);
+void core_closing_recheck(struct core *core, uint32_t number); /* a holder went out of reach */
+void core_forgets_flush(struct core *core);
+void core_closing_age(struct core *core);
+uint64_t
+core_closing_age_ns(const struct core *core); /* next time that changes what counts as coming */
+
+/* ---- request.c: items, answers, waiting ---- */
+
+struct request *core_request_open(struct core *core, const struct core_input *input,
+                                  uint32_t session, uint32_t items);
+void core_request_end(struct core *core, struct request *request); /* without a reply */
+struct request *core_request_find(struct core *core, uint64_t token);
+void core_answer_status(struct core *core, struct request *request, uint32_t item,
+                        enum snow_status status, uint32_t shortfall, uint32_t node);
+struct wire_put_grant *core_answer_grant(struct core *core, struct request *request, uint32_t item,
+                                         enum snow_status status);
+struct waiter *core_waiter_create(struct core *core, struct request *request, uint32_t item);
+void core_waiter_end(struct core *core, struct waiter *waiter);
+void core_requests_flush(struct core *core);
+void core_reply(struct core *core, uint64_t token, uint16_t type, void *message);
+void core_fail(struct core *core, uint64_t token, uint16_t type, enum snow_status status);
+void *core_out(struct core *core, size_t count, size_t size);
+struct core_output *core_output_add(struct core *core, enum core_output_kind kind);
+
+/* ---- write.c: put_start, put_end, put_abort ---- */
+
+void core_put_start(struct core *core, const struct core_input *input, uint32_t session);
+void core_put_end(struct core *core, const struct core_input *input, uint32_t session);
+void core_put_abort(struct core *core, const struct core_input *input, uint32_t session);
+/* Serves an item: answers it, or has it wait.  again: it waited for a writer or for room before. */
+void core_put_item(struct core *core, struct request *request, uint32_t item);
+/* Ends an open write that did not succeed; those that wait for it try themselves. */
+void core_write_fail(struct core *core, uint32_t object);
+void core_write_detach(struct core *core, uint32_t object, struct list *waiters);
+/* Answers an item that waited for room, if it can be now: granted, or settled by others of its
+ * key. */
+bool core_room_try(struct core *core, struct request *request, uint32_t item);
+struct write *core_write_of(const struct core *core, uint32_t object);
+
+/* ---- room.c: placement, eviction, the queue for room ---- */
+
+/* Extents for an object: OK with parts; NO_SPACE: not now. */
+MUST_CHECK enum snow_status core_place(struct core *core, struct request *request, uint32_t item,
+                                       uint32_t owner, struct part *parts, uint32_t *count);
+void core_place_undo(struct core *core, const struct part *parts, uint32_t count);
+/* The item waits for room, or is answered why it can not. */
+void core_room_wait(struct core *core, struct request *request, uint32_t item);
+void core_room_leave(struct core *core, struct waiter *waiter);
+void core_room_serve(struct core *core);
+void core_room_ahead(struct core *core, struct segment *segment);
+const char *core_room_reason(struct core *core, uint64_t size);
+bool core_segment_open(const struct core *core, const struct segment *segment);
+
+/* ---- read.c: look-ups, leases, what `continues` names ---- */
+
+void core_lookup(struct core *core, const struct core_input *input, uint32_t session);
+void core_lease_return(struct core *core, const struct wire_lease_return_msg *message,
+                       uint32_t session);
+void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
+bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth);
+void core_read_free(struct core *core, struct read *read);
+uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes);
+void core_places_fill(struct core *core, uint32_t number, bool write, struct wire_place **places,
+                      uint32_t *count);
+
+/* ---- remove.c, pin.c, query.c ---- */
+
+void core_remove(struct core *core, const struct core_input *input, uint32_t session);
+void core_remove_match(struct core *core, const struct core_input *input, uint32_t session);
+void core_remove_match_done(struct core *core, struct request *request, enum snow_status status);
+void core_jobs_run(struct core *core);
+void core_pin(struct core *core, const struct core_input *input, uint32_t session);
+MUST_CHECK enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin,
+                                         uint32_t pin_ms);
+void core_pin_forget(struct core *core, uint32_t number);
+void core_list(struct core *core, const struct core_input *input);
+void core_nodes(struct core *core, const struct core_input *input);
+void core_stats(struct core *core, const struct core_input *input);
+uint64_t core_memory(const struct core *core); /* bytes of the tables, segments apart */
+
+/* ---- session.c ---- */
+
+void core_session_open(struct core *core, const struct core_input *input);
+void core_session_break(struct core *core, const struct core_input *input);
+struct session *core_session_find(struct core *core, uint64_t id, uint32_t *index);
+void core_sessions_free(struct core *core);
+
+/* ---- node.c, inventory.c ---- */
+
+void core_mount(struct core *core, const struct core_input *input);
+void core_heartbeat(struct core *core, const struct core_input *input);
+void core_node_break(struct core *core, struct node *node);
+void core_node_report(struct core *core, const struct wire_report_peer_msg *message);
+struct node *core_node_at(struct core *core, uint64_t number); /* NULL: no such node */
+void core_node_alive(struct core *core, struct node *node);
+void core_expected_start(struct core *core, const struct core_start *start);
+void core_expected_in(struct core *core, uint64_t incarnation);
+void core_drops_run(struct core *core); /* extents of DEAD nodes, in bounded steps */
+void core_inventory(struct core *core, const struct core_input *input, struct node *node);
+void core_inventories_done(struct core *core);
+/* A part is gone from its node (inventory, DEAD): the object loses that copy. */
+void core_copy_lost(struct core *core, uint32_t number, uint32_t index);
+
+#endif

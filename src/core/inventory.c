@@ -1,0 +1,424 @@
+/* Inventories: learning again from a node what it holds.
+ *
+ * Problem.  A restarted master knows nothing; a node that was away may have lost, kept, or never
+ * seen what we think it
+ *           holds; removed values must not come back (P5).
+ * Idea.     The node tells all its slots in order, on the connection that also carries
+ * acknowledgements: order is truth.
+ *           Known segment: each slot is compared.  Unknown segment: WRITTEN rows become objects
+ *           once all their parts are in.
+ * Rules, core's state against the row:
+ *   CLOSING                       forget again
+ *   WRITING    any row            the grant stands
+ *   READABLE   WRITTEN            nothing
+ *   READABLE   no row             that copy is lost
+ *   unknown    WRITTEN            adopted when complete, unless a younger complete version of the
+ *   key is known
+ *   unknown    WRITING            forget
+ * Invariants.
+ *   I1  Nothing of an unknown segment is given out before its inventory is complete.
+ *   I2  When no inventory is awaited any more, what is still incomplete is forgotten.
+ * Threads.  The core's own. */
+#include "core/inside.h"
+
+/* ---- RECOVERING records stand in one list, by prev and next ---- */
+
+static void recovering_add(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    object->prev = 0;
+    object->next = core->recovering;
+    if (core->recovering != 0)
+        core_object(core, core->recovering)->prev = number;
+    core->recovering = number;
+}
+
+static void recovering_remove(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    if (object->prev != 0)
+        core_object(core, object->prev)->next = object->next;
+    else
+        core->recovering = object->next;
+    if (object->next != 0)
+        core_object(core, object->next)->prev = object->prev;
+    object->prev = 0;
+    object->next = 0;
+}
+
+/* ---- an unknown segment ---- */
+
+static bool row_is_whole(const struct wire_inventory_row *row)
+{
+    if (row->state != WIRE_SLOT_WRITTEN || row->parts < 1 || row->parts > LIMIT_PARTS ||
+        row->part >= row->parts || row->replica >= LIMIT_REPLICAS || row->gen == 0 ||
+        row->object_size > LIMIT_OBJECT_SIZE || row->object_offset > row->object_size ||
+        row->length > row->object_size - row->object_offset)
+        return false;
+    if (row->part > 0)
+        return true;
+    if (row->key.size < 1 || row->key.size > LIMIT_KEY_SIZE)
+        return false;
+    struct hash128 hash = hash_key(CORE_TENANT, row->key);
+
+    return hash.low == row->key_hash_low && hash.high == row->key_hash_high;
+}
+
+static uint32_t find_gen_under(const struct core *core, uint64_t hash, uint64_t gen)
+{
+    struct index_cursor cursor;
+    uint32_t number = index_first(core->index, hash, &cursor);
+
+    while (number != 0 && core_object(core, number)->gen != gen)
+        number = index_next(&cursor);
+    return number;
+}
+
+/* The record of the row's version, under its key or still without one. */
+static uint32_t find_version(const struct core *core, const struct wire_inventory_row *row)
+{
+    uint32_t number = find_gen_under(core, row->key_hash_low, row->gen);
+
+    return number != 0 ? number : find_gen_under(core, row->gen, row->gen);
+}
+
+static struct part part_of(const struct segment *segment, const struct wire_inventory_row *row)
+{
+    return (struct part){.segment = (uint16_t)segment->index,
+                         .replica = row->replica,
+                         .present = true,
+                         .part = row->part,
+                         .parts = row->parts,
+                         .slot = row->slot,
+                         .length = row->length,
+                         .object_offset = row->object_offset};
+}
+
+/* A record that only holds the extent until the node has forgotten it. */
+static void close_stray(struct core *core, struct segment *segment,
+                        const struct wire_inventory_row *row)
+{
+    struct part part = part_of(segment, row);
+    uint32_t number = core_object_create(core, bytes_of(NULL, 0), row->gen);
+
+    ASSERT(number != 0);
+    core_object(core, number)->gen = row->gen;
+    core_object(core, number)->size = row->length & ((UINT64_C(1) << 41) - 1);
+    part.replica = 0;
+    part.part = 0;
+    part.parts = 1;
+    part.object_offset = 0;
+    enum snow_status status = core_parts_set(core, number, &part, 1);
+
+    ASSERT(status == SNOW_OK);
+    space_set_owner(segment->space, row->slot, number);
+    core_close(core, number, CLOSE_STRAY);
+}
+
+static bool has_whole_replica(const struct core *core, uint32_t number)
+{
+    return core_replica_count(core, number) > 0;
+}
+
+/* Of two versions of a key the younger complete one wins. */
+static void settle_versions(struct core *core, uint32_t number, uint16_t row_flags)
+{
+    uint64_t gen = core_object(core, number)->gen;
+    struct bytes key = core_object_key(core, number);
+    uint32_t other = core_object_find(core, key, core_object_hash(core, number), OBJECT_READABLE);
+
+    recovering_remove(core, number);
+    if (other != 0 && core_object(core, other)->gen > gen) {
+        core_close(core, number, CLOSE_STRAY);
+        return;
+    }
+    if (other != 0)
+        core_close(core, other, CLOSE_STRAY);
+    if (row_flags & WIRE_SLOT_REPLACED)
+        object_flag(core_object(core, number), OBJECT_REPLACED);
+    core_apply_publish(core, number);
+    core_victim_enter(core, number);
+    core_count(core, CORE_METRIC_adopted_objects, 1);
+    if (row_flags & (WIRE_SLOT_SOFT_PIN | WIRE_SLOT_HARD_PIN))
+        core_apply_pin(core, number,
+                       row_flags & WIRE_SLOT_HARD_PIN ? OBJECT_HARD_PIN : OBJECT_SOFT_PIN);
+}
+
+static uint32_t new_version(struct core *core, const struct wire_inventory_row *row)
+{
+    struct bytes key = row->part == 0 ? row->key : bytes_of(NULL, 0);
+    uint32_t number = core_object_create(core, key, key.size > 0 ? row->key_hash_low : row->gen);
+
+    if (number == 0)
+        return 0;
+    struct object *object = core_object(core, number);
+
+    object->gen = row->gen;
+    object->size = row->object_size & ((UINT64_C(1) << 41) - 1);
+    object->state = OBJECT_RECOVERING;
+    recovering_add(core, number);
+    return number;
+}
+
+/* Adds the part to its version; false: it does not fit, or the version is on its way out. */
+static bool join_version(struct core *core, struct segment *segment,
+                         const struct wire_inventory_row *row, uint32_t *joined)
+{
+    struct part part = part_of(segment, row);
+    uint32_t number = find_version(core, row);
+
+    if (number == 0)
+        number = new_version(core, row);
+    if (number == 0)
+        return false;
+    struct object *object = core_object(core, number);
+
+    if ((object->state != OBJECT_RECOVERING && object->state != OBJECT_READABLE) ||
+        object->size != row->object_size)
+        return false;
+    if (row->part == 0 && object->key == 0 && core_object_name(core, number, row->key) != SNOW_OK)
+        return false;
+    if (object->state == OBJECT_READABLE)
+        core_victim_leave(core, number);
+    bool added = core_part_add(core, number, &part) == SNOW_OK;
+
+    if (object->state == OBJECT_READABLE)
+        core_victim_return(core, number);
+    *joined = number;
+    return added;
+}
+
+/* A long key lies behind the bytes of part 0. */
+static uint64_t claimed_bytes(const struct wire_inventory_row *row)
+{
+    return row->length + (row->part == 0 && row->key.size > WIRE_KEY_INLINE ? row->key.size : 0);
+}
+
+static void adopt_row(struct core *core, struct segment *segment,
+                      const struct wire_inventory_row *row)
+{
+    uint32_t number;
+
+    core_count(core, CORE_METRIC_inventory_rows, 1);
+    if (space_claim(segment->space, row->slot, row->offset, claimed_bytes(row), 0) != SNOW_OK) {
+        core_count(core, CORE_METRIC_inventory_conflicts, 1);
+        return;
+    }
+    if (!row_is_whole(row) || !join_version(core, segment, row, &number)) {
+        close_stray(core, segment, row);
+        return;
+    }
+    space_set_owner(segment->space, row->slot, number);
+    if (core_object(core, number)->state == OBJECT_RECOVERING &&
+        core_object(core, number)->key != 0 && has_whole_replica(core, number))
+        settle_versions(core, number, row->flags);
+}
+
+/* Claims that overlap an earlier one, dropped by the space already. */
+struct overlaps {
+    struct core *core;
+    uint32_t *owners; /* in the outputs' arena, as slots is */
+    uint32_t *slots;
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t segment;
+};
+
+static void on_overlap(void *context, uint32_t slot, uint32_t owner)
+{
+    struct overlaps *overlaps = context;
+
+    if (overlaps->count == overlaps->capacity) {
+        uint32_t capacity = overlaps->capacity == 0 ? 16 : overlaps->capacity * 2;
+        uint32_t *owners = core_out(overlaps->core, capacity, sizeof(*owners));
+        uint32_t *slots = core_out(overlaps->core, capacity, sizeof(*slots));
+
+        for (uint32_t i = 0; i < overlaps->count; i++) {
+            owners[i] = overlaps->owners[i];
+            slots[i] = overlaps->slots[i];
+        }
+        overlaps->owners = owners;
+        overlaps->slots = slots;
+        overlaps->capacity = capacity;
+    }
+    overlaps->owners[overlaps->count] = owner;
+    overlaps->slots[overlaps->count++] = slot;
+}
+
+/* A record loses the part whose bytes are not its own: the extent is another's or free. */
+static void lose_overlaps(struct core *core, const struct overlaps *overlaps)
+{
+    for (uint32_t i = 0; i < overlaps->count; i++) {
+        uint32_t owner = overlaps->owners[i];
+        uint32_t index;
+
+        core_count(core, CORE_METRIC_inventory_conflicts, 1);
+        if (!core_part_find(core, owner, overlaps->segment, overlaps->slots[i], &index))
+            continue;
+        if (core_object(core, owner)->state == OBJECT_CLOSING)
+            core_part_freed(core, owner, index);
+        else
+            core_copy_lost(core, owner, index);
+    }
+}
+
+static enum snow_status open_space(struct core *core, struct segment *segment)
+{
+    struct overlaps overlaps = {.core = core, .segment = segment->index};
+    enum snow_status status = space_recovered(segment->space, on_overlap, &overlaps);
+
+    if (status != SNOW_OK)
+        return status;
+    core->pool_bytes += space_size(segment->space);
+    core->free_bytes += space_free_bytes(segment->space);
+    lose_overlaps(core, &overlaps);
+    return SNOW_OK;
+}
+
+/* ---- a known segment ---- */
+
+static void forget_row(struct core *core, struct segment *segment,
+                       const struct wire_inventory_row *row)
+{
+    struct part part = part_of(segment, row);
+
+    core_forget_part(core, &part, row->gen);
+}
+
+static void compare_slot(struct core *core, struct segment *segment, uint32_t slot,
+                         const struct wire_inventory_row *row)
+{
+    uint32_t number;
+    uint32_t index;
+
+    if (!space_is_used(segment->space, slot)) {
+        if (row != NULL)
+            forget_row(core, segment, row);
+        return;
+    }
+    number = space_owner(segment->space, slot);
+    const struct object *object = core_object(core, number);
+
+    if (!core_part_find(core, number, segment->index, slot, &index))
+        return;
+    if (object->state == OBJECT_CLOSING) {
+        struct part part = core_part_at(core, number, index);
+
+        core_forget_part(core, &part, object->gen);
+        return;
+    }
+    if (row != NULL && row->gen != object->gen) {
+        core_count(core, CORE_METRIC_inventory_conflicts, 1);
+        forget_row(core, segment, row);
+    }
+    if (row != NULL && object->state == OBJECT_READABLE && row->state == WIRE_SLOT_CLOSED) {
+        core_close(core, number, CLOSE_STRAY); /* something may still be inside */
+        return;
+    }
+    bool held = row != NULL && row->gen == object->gen && row->state == WIRE_SLOT_WRITTEN;
+
+    if (object->state == OBJECT_READABLE && !held)
+        core_copy_lost(core, number, index);
+}
+
+static void compare_rows(struct core *core, struct segment *segment,
+                         const struct wire_inventory_req *inventory)
+{
+    uint32_t at = 0;
+
+    for (uint32_t slot = inventory->first_slot; slot < inventory->end_slot; slot++) {
+        const struct wire_inventory_row *row = NULL;
+
+        if (at < inventory->rows_count && inventory->rows[at].slot == slot)
+            row = &inventory->rows[at++];
+        compare_slot(core, segment, slot, row);
+    }
+    core_count(core, CORE_METRIC_inventory_rows, inventory->rows_count);
+}
+
+/* ---- one message ---- */
+
+static bool inventory_is_valid(const struct segment *segment,
+                               const struct wire_inventory_req *inventory)
+{
+    uint32_t next = inventory->first_slot;
+
+    if (inventory->rows_count > LIMIT_INVENTORY_ROWS ||
+        inventory->first_slot > inventory->end_slot ||
+        inventory->end_slot - inventory->first_slot > LIMIT_INVENTORY_SLOTS ||
+        inventory->end_slot > space_slot_count(segment->space))
+        return false;
+    for (uint32_t i = 0; i < inventory->rows_count; i++) {
+        if (inventory->rows[i].slot < next || inventory->rows[i].slot >= inventory->end_slot)
+            return false;
+        next = inventory->rows[i].slot + 1;
+    }
+    return true;
+}
+
+static enum snow_status take_inventory(struct core *core, struct node *node,
+                                       const struct wire_inventory_req *inventory)
+{
+    struct segment *segment;
+
+    if (inventory->segment >= node->segment_count)
+        return SNOW_INVALID;
+    segment = core->segments[node->first_segment + inventory->segment];
+    if (segment->space == NULL || !node->inventory_due)
+        return SNOW_STALE;
+    if (!inventory_is_valid(segment, inventory))
+        return SNOW_INVALID;
+    if (space_is_recovering(segment->space)) {
+        for (uint32_t i = 0; i < inventory->rows_count; i++)
+            adopt_row(core, segment, &inventory->rows[i]);
+    } else {
+        compare_rows(core, segment, inventory);
+    }
+    if (!inventory->last || segment->told)
+        return SNOW_OK;
+    if (space_is_recovering(segment->space) && open_space(core, segment) != SNOW_OK)
+        return SNOW_NO_MEMORY;
+    segment->told = true;
+    if (++node->inventories == node->segment_count)
+        core_node_alive(core, node);
+    return SNOW_OK;
+}
+
+void core_inventory(struct core *core, const struct core_input *input, struct node *node)
+{
+    const struct wire_inventory_req *inventory = input->message;
+    enum snow_status status = take_inventory(core, node, inventory);
+
+    if (status != SNOW_OK) {
+        core_fail(core, input->token, WIRE_inventory, status);
+        return;
+    }
+    struct wire_inventory_rep *reply = core_out(core, 1, sizeof(*reply));
+
+    reply->end_slot = inventory->end_slot;
+    core_reply(core, input->token, WIRE_inventory, reply);
+}
+
+static bool inventory_under_way(const struct core *core)
+{
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        if (core->nodes[i]->inventory_due)
+            return true;
+    }
+    return core->missing > 0;
+}
+
+/* When nothing is awaited any more: incomplete versions go, a bounded number a step. */
+void core_inventories_done(struct core *core)
+{
+    if (core->recovering == 0 || inventory_under_way(core))
+        return;
+    for (uint32_t i = 0; i < LIMIT_STEP_OBJECTS && core->recovering != 0; i++) {
+        uint32_t number = core->recovering;
+
+        recovering_remove(core, number);
+        core_close(core, number, CLOSE_STRAY);
+    }
+}

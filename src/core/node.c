@@ -1,0 +1,461 @@
+/* Nodes: who gives memory, who is silent, who is gone.
+ *
+ *   (none) ─core_mount─► RECOVERING ─all inventories─► ALIVE ⇄ SUSPECT (silence, or its
+ *   connection broke)
+ *                            ▲                                    └─dead_after─► DEAD
+ *                            ─core_mount─► RECOVERING
+ *                            └──────── core_mount (same incarnation) ────┘
+ *
+ * Invariants.
+ *   E1  Nothing is placed on a node that is not ALIVE and linked (P5).
+ *   E2  A SUSPECT node loses nothing: its objects are hidden until it returns.
+ *   E3  The extents of a DEAD node are dropped in bounded steps.
+ * A node that was DEAD and is dropped gives its place to the next new one; its number is never
+ * used again.
+ * Threads.  The core's own. */
+#include "core/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DROP_SLOTS (16 * LIMIT_STEP_OBJECTS)
+
+struct node *core_node_at(struct core *core, uint64_t number)
+{
+    uint64_t index = (number - 1) % LIMIT_NODES;
+
+    if (number == 0 || index >= core->node_count || core->nodes[index]->number != number)
+        return NULL;
+    return core->nodes[index];
+}
+
+static struct node *find_incarnation(struct core *core, uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        if (core->nodes[i]->incarnation == incarnation)
+            return core->nodes[i];
+    }
+    return NULL;
+}
+
+/* ---- what the state file lists ---- */
+
+static void expect(struct core *core, uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < core->expected_count; i++) {
+        if (core->expected[i].incarnation == incarnation)
+            return;
+    }
+    ASSERT(core->expected_count < LIMIT_NODES);
+    core->missing_known[core->expected_count] = true;
+    core->expected[core->expected_count++].incarnation = incarnation;
+    core_output_add(core, CORE_OUT_PERSIST);
+}
+
+static void expect_no_more(struct core *core, uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < core->expected_count; i++) {
+        if (core->expected[i].incarnation != incarnation)
+            continue;
+        core->missing -= !core->missing_known[i];
+        core->expected_count--;
+        core->expected[i] = core->expected[core->expected_count];
+        core->missing_known[i] = core->missing_known[core->expected_count];
+        core_output_add(core, CORE_OUT_PERSIST);
+        return;
+    }
+}
+
+void core_expected_in(struct core *core, uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < core->expected_count; i++) {
+        if (core->expected[i].incarnation != incarnation || core->missing_known[i])
+            continue;
+        core->missing_known[i] = true;
+        core->missing--;
+    }
+}
+
+static void on_missing_end(struct wheel_timer *timer, void *owner)
+{
+    struct core *core = owner;
+
+    (void)timer;
+    for (uint32_t i = core->expected_count; i-- > 0;) {
+        if (!core->missing_known[i])
+            expect_no_more(core, core->expected[i].incarnation);
+    }
+}
+
+void core_expected_start(struct core *core, const struct core_start *start)
+{
+    for (uint32_t i = 0; i < start->expected_count && i < LIMIT_NODES; i++)
+        core->expected[core->expected_count++] = start->expected[i];
+    core->missing = core->expected_count;
+    core->missing_timer.on_event = on_missing_end;
+    if (core->missing > 0)
+        wheel_arm(&core->wheel, &core->missing_timer, core->now_ns + core->options.dead_after_ns);
+}
+
+/* ---- silence ---- */
+
+static void recheck_waiters(struct core *core, struct list *requests)
+{
+    list_each (requests, at, next_request) {
+        struct request *request = list_entry(at, struct request, of_session);
+
+        list_each (&request->waiters, link, next) {
+            struct waiter *waiter = list_entry(link, struct waiter, of_request);
+
+            if (waiter->closing == 0)
+                continue;
+            core_closing_recheck(core, waiter->closing);
+            next = request->waiters.head.next; /* it may have answered several of them */
+            if (list_is_linked(&waiter->of_request) && next == &waiter->of_request)
+                next = waiter->of_request.next;
+        }
+    }
+}
+
+/* Removals that wait for this node alone are UNCERTAIN now. */
+static void recheck_closings(struct core *core)
+{
+    for (uint32_t i = 0; i < core->session_count; i++) {
+        if (core->sessions[i] != NULL)
+            recheck_waiters(core, &core->sessions[i]->requests);
+    }
+}
+
+void core_node_break(struct core *core, struct node *node)
+{
+    node->linked = false;
+    if (node->state == NODE_ALIVE || node->state == NODE_RECOVERING)
+        node->state = NODE_SUSPECT;
+    node->reports = 0;
+    recheck_closings(core);
+}
+
+static void kill_node(struct core *core, struct node *node)
+{
+    node->state = NODE_DEAD;
+    node->linked = false;
+    node->inventory_due = false;
+    for (uint32_t i = 0; i < node->segment_count; i++) {
+        struct segment *segment = core->segments[node->first_segment + i];
+
+        if (!space_is_recovering(segment->space)) {
+            core->pool_bytes -= space_size(segment->space);
+            core->free_bytes -= space_free_bytes(segment->space);
+        }
+        segment->dropping = true;
+        segment->drop_cursor = 0;
+        core->drops++;
+    }
+    expect_no_more(core, node->incarnation);
+    recheck_closings(core);
+}
+
+static void on_silence(struct wheel_timer *timer, void *owner)
+{
+    struct core *core = owner;
+    struct node *node = list_entry(timer, struct node, timer);
+    uint64_t silent_ns = core->now_ns - node->heard_ns;
+
+    if (silent_ns >= core->options.dead_after_ns) {
+        kill_node(core, node);
+        return;
+    }
+    if (silent_ns >= core->options.suspect_after_ns && node->state == NODE_ALIVE)
+        node->state = NODE_SUSPECT;
+    uint64_t next_ns = silent_ns >= core->options.suspect_after_ns ? core->options.dead_after_ns
+                                                                   : core->options.suspect_after_ns;
+
+    wheel_arm(&core->wheel, &node->timer, node->heard_ns + next_ns);
+}
+
+static void hear(struct core *core, struct node *node)
+{
+    node->heard_ns = core->now_ns;
+    node->reports = 0;
+    if (node->state == NODE_SUSPECT && node->linked)
+        node->state = node->inventory_due ? NODE_RECOVERING : NODE_ALIVE;
+    if (node->state == NODE_ALIVE)
+        core->room_changed = true;
+    wheel_arm(&core->wheel, &node->timer, core->now_ns + core->options.suspect_after_ns);
+}
+
+/* Two reports of clients make a SUSPECT; a heartbeat clears them. */
+void core_node_report(struct core *core, const struct wire_report_peer_msg *message)
+{
+    struct node *node = core_node_at(core, message->node);
+
+    if (node == NULL || node->state != NODE_ALIVE)
+        return;
+    if (++node->reports >= 2)
+        node->state = NODE_SUSPECT;
+}
+
+void core_heartbeat(struct core *core, const struct core_input *input)
+{
+    const struct wire_heartbeat_req *beat = input->message;
+    struct wire_heartbeat_rep *reply = core_out(core, 1, sizeof(*reply));
+    struct node *node = find_incarnation(core, beat->incarnation);
+    bool known = node != NULL && node->state != NODE_DEAD && node->process == beat->process;
+
+    reply->mounted = known && node->linked;
+    if (known && beat->stalled_ms * NS_PER_MS < core->options.suspect_after_ns)
+        hear(core, node);
+    core_reply(core, input->token, WIRE_heartbeat, reply);
+}
+
+void core_node_alive(struct core *core, struct node *node)
+{
+    node->inventory_due = false;
+    node->state = NODE_ALIVE;
+    core_expected_in(core, node->incarnation);
+    core->room_changed = true;
+    hear(core, node);
+}
+
+/* ---- mounting ---- */
+
+static void copy_text(char *to, struct bytes text)
+{
+    size_t size = text.size < LIMIT_NAME_SIZE ? text.size : LIMIT_NAME_SIZE;
+
+    if (size > 0)
+        memcpy(to, text.at, size);
+    to[size] = 0;
+}
+
+static bool segment_is_valid(const struct wire_segment_info *info)
+{
+    return info->size > 0 && info->size % SPACE_ALIGN == 0 && info->ready == info->size &&
+           info->slot_count > 0 && info->slots_ready == info->slot_count &&
+           info->tier == WIRE_TIER_DRAM && info->name.size <= LIMIT_NAME_SIZE;
+}
+
+static bool mount_is_valid(const struct wire_mount_req *mount)
+{
+    if (mount->incarnation == 0 || mount->segments_count == 0 ||
+        mount->segments_count > LIMIT_SEGMENTS_PER_NODE || mount->address.size == 0 ||
+        mount->address.size > LIMIT_NAME_SIZE)
+        return false;
+    for (uint32_t i = 0; i < mount->segments_count; i++) {
+        if (!segment_is_valid(&mount->segments[i]))
+            return false;
+    }
+    return true;
+}
+
+/* A place of the table: one whose node is DEAD and dropped and had as many segments, or a new one.
+ * */
+static struct node *take_node(struct core *core, uint32_t segment_count)
+{
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        struct node *node = core->nodes[i];
+
+        if (node->state == NODE_DEAD && node->segment_count == segment_count &&
+            core->segments[node->first_segment]->space == NULL) {
+            node->number += LIMIT_NODES;
+            return node;
+        }
+    }
+    if (core->node_count == LIMIT_NODES || core->segment_count + segment_count > LIMIT_SEGMENTS)
+        return NULL;
+    struct node *node = calloc(1, sizeof(*node));
+
+    if (node == NULL)
+        return NULL;
+    node->first_segment = core->segment_count;
+    node->segment_count = segment_count;
+    for (uint32_t i = 0; i < segment_count; i++) {
+        struct segment *segment = calloc(1, sizeof(*segment));
+
+        ASSERT(segment != NULL);
+        segment->index = core->segment_count;
+        segment->on_node = i;
+        segment->node = core->node_count;
+        core->segments[core->segment_count++] = segment;
+    }
+    node->number = core->node_count + 1;
+    core->nodes[core->node_count++] = node;
+    return node;
+}
+
+static enum snow_status open_segments(struct core *core, struct node *node,
+                                      const struct wire_mount_req *mount)
+{
+    for (uint32_t i = 0; i < node->segment_count; i++) {
+        struct segment *segment = core->segments[node->first_segment + i];
+        const struct wire_segment_info *info = &mount->segments[i];
+        enum snow_status status = space_create(info->size, info->slot_count, true, &segment->space);
+
+        if (status != SNOW_OK)
+            return status;
+        segment->incarnation = info->incarnation;
+        segment->tier = info->tier;
+        copy_text(segment->name, info->name);
+    }
+    return SNOW_OK;
+}
+
+static bool same_segments(const struct core *core, const struct node *node,
+                          const struct wire_mount_req *mount)
+{
+    if (node->segment_count != mount->segments_count)
+        return false;
+    for (uint32_t i = 0; i < node->segment_count; i++) {
+        const struct segment *segment = core->segments[node->first_segment + i];
+
+        if (segment->incarnation != mount->segments[i].incarnation ||
+            (segment->space != NULL &&
+             (space_size(segment->space) != mount->segments[i].size ||
+              space_slot_count(segment->space) != mount->segments[i].slot_count)))
+            return false;
+    }
+    return true;
+}
+
+static struct hash128 make_secret(const struct core *core, const struct node *node)
+{
+    uint64_t data[4] = {core->term, node->process, node->number, 0};
+    struct hash128 secret;
+
+    secret.low = siphash(&core->secret, data, sizeof(data));
+    data[3] = 1;
+    secret.high = siphash(&core->secret, data, sizeof(data));
+    return secret;
+}
+
+static enum snow_status find_or_take(struct core *core, const struct wire_mount_req *mount,
+                                     struct node **found)
+{
+    struct node *node = find_incarnation(core, mount->incarnation);
+
+    if (!mount_is_valid(mount))
+        return SNOW_INVALID;
+    if (node != NULL && !same_segments(core, node, mount))
+        return SNOW_INVALID;
+    if (node != NULL && core->segments[node->first_segment + node->segment_count - 1]->dropping)
+        return SNOW_BUSY; /* its extents are still being dropped */
+    if (node == NULL)
+        node = take_node(core, mount->segments_count);
+    if (node == NULL)
+        return SNOW_LIMIT;
+    *found = node;
+    return core->segments[node->first_segment]->space == NULL ? open_segments(core, node, mount)
+                                                              : SNOW_OK;
+}
+
+void core_mount(struct core *core, const struct core_input *input)
+{
+    const struct wire_mount_req *mount = input->message;
+    struct node *node = NULL;
+    enum snow_status status = find_or_take(core, mount, &node);
+
+    if (status != SNOW_OK) {
+        core_fail(core, input->token, WIRE_mount, status);
+        return;
+    }
+    bool new_process = node->process != mount->process || node->state == NODE_DEAD;
+
+    node->incarnation = mount->incarnation;
+    node->process = mount->process;
+    node->linked = true;
+    node->inventory_due = true;
+    node->inventories = 0;
+    node->state = NODE_RECOVERING;
+    node->timer.on_event = on_silence;
+    copy_text(node->address, mount->address);
+    copy_text(node->host, mount->host);
+    copy_text(node->name, mount->name);
+    if (new_process || node->secret_term != core->term)
+        node->secret = make_secret(core, node);
+    node->secret_term = core->term;
+    for (uint32_t i = 0; i < node->segment_count; i++)
+        core->segments[node->first_segment + i]->told = false;
+    hear(core, node);
+    expect(core, node->incarnation);
+    struct wire_mount_rep *reply = core_out(core, 1, sizeof(*reply));
+
+    reply->node = node->number;
+    reply->term = core->term;
+    reply->key_low = node->secret.low;
+    reply->key_high = node->secret.high;
+    reply->inventory = 1;
+    core_reply(core, input->token, WIRE_mount, reply);
+}
+
+/* ---- dropping what a DEAD node held ---- */
+
+void core_copy_lost(struct core *core, uint32_t number, uint32_t index)
+{
+    struct object *object = core_object(core, number);
+    struct part part = core_part_at(core, number, index);
+    bool hard = (object->flags & OBJECT_HARD_PIN) != 0;
+
+    core_victim_leave(core, number);
+    core->hard_pinned_bytes -= hard ? core_object_bytes(core, number) : 0;
+    core_extent_give(core, &part, number);
+    core_part_clear(core, number, index);
+    core->hard_pinned_bytes += hard ? core_object_bytes(core, number) : 0;
+    core_count(core, CORE_METRIC_lost_copies, 1);
+    uint32_t count = core_part_count(core, number);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct part other = core_part_at(core, number, i);
+
+        if (other.present) {
+            object->segment = other.segment;
+            break;
+        }
+    }
+    if (core_replica_count(core, number) > 0) {
+        core_victim_return(core, number);
+    } else if (object->state == OBJECT_WRITING) {
+        core_write_fail(core, number);
+    } else if (object->state == OBJECT_READABLE) {
+        core_count(core, CORE_METRIC_lost_objects, 1);
+        core_close(core, number, CLOSE_STRAY);
+    }
+}
+
+static void drop_slot(struct core *core, struct segment *segment, uint32_t slot)
+{
+    uint32_t number = space_owner(segment->space, slot);
+    uint32_t index;
+
+    if (!core_part_find(core, number, segment->index, slot, &index))
+        return;
+    if (core_object(core, number)->state == OBJECT_CLOSING)
+        core_part_freed(core, number, index);
+    else
+        core_copy_lost(core, number, index);
+}
+
+static void drop_step(struct core *core, struct segment *segment)
+{
+    uint32_t count = space_slot_count(segment->space);
+
+    for (uint32_t i = 0; i < DROP_SLOTS && segment->drop_cursor < count; i++) {
+        uint32_t slot = segment->drop_cursor++;
+
+        if (space_is_used(segment->space, slot))
+            drop_slot(core, segment, slot);
+    }
+    if (segment->drop_cursor < count)
+        return;
+    space_destroy(segment->space);
+    segment->space = NULL;
+    segment->dropping = false;
+    core->drops--;
+}
+
+void core_drops_run(struct core *core)
+{
+    for (uint32_t i = 0; i < core->segment_count && core->drops > 0; i++) {
+        if (core->segments[i]->dropping)
+            drop_step(core, core->segments[i]);
+    }
+}

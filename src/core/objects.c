@@ -1,0 +1,392 @@
+/* Records of objects: keys, the index, and the extents that hold their parts.
+ *
+ * Problem.  Millions of objects of one extent, few of many; a key may stand for a readable value,
+ * its replacement
+ *           being written, and older ones being forgotten, all at once.
+ * Idea.     One record an object of one version; the index leads to all records of a key.  One
+ * extent costs nothing
+ *           beside the record; more are a side record.
+ * Invariants.
+ *   O1  At most one record of a key is READABLE.
+ *   O2  The owner of each used extent is the record that lists it among its parts.
+ * Threads.  The core's own. */
+#include "core/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t core_object_create(struct core *core, struct bytes key, uint64_t hash)
+{
+    uint32_t number;
+    uint32_t reference = 0;
+
+    if (pool_take(&core->objects, &number) != SNOW_OK)
+        return 0;
+    if (key.size > 0 && keys_take(core->keys, key, &reference) != SNOW_OK) {
+        pool_give(&core->objects, number);
+        return 0;
+    }
+    if (index_insert(core->index, hash, number) != SNOW_OK) {
+        if (reference != 0)
+            keys_give(core->keys, reference);
+        pool_give(&core->objects, number);
+        return 0;
+    }
+    struct object *object = core_object(core, number);
+
+    object->key = reference;
+    object->depth = CORE_DEPTH_UNKNOWN;
+    object->place = SPACE_NONE;
+    return number;
+}
+
+uint64_t core_object_hash(const struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    /* A record without a key is found by its generation. */
+    if (object->key == 0)
+        return object->gen;
+    return hash_key(CORE_TENANT, keys_at(core->keys, object->key)).low;
+}
+
+void core_object_free(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    ASSERT((object->flags & OBJECT_LISTED) == 0);
+    index_remove(core->index, core_object_hash(core, number), number);
+    if (object->key != 0)
+        keys_give(core->keys, object->key);
+    if (object->flags & OBJECT_SPREAD) {
+        struct spread *spread = pool_at(&core->spreads, object->place);
+
+        free(spread->parts);
+        pool_give(&core->spreads, object->place);
+    }
+    memset(object, 0, sizeof(*object));
+    pool_give(&core->objects, number);
+}
+
+enum snow_status core_object_name(struct core *core, uint32_t number, struct bytes key)
+{
+    struct object *object = core_object(core, number);
+    uint32_t reference;
+
+    ASSERT(object->key == 0);
+    enum snow_status status = keys_take(core->keys, key, &reference);
+
+    if (status != SNOW_OK)
+        return status;
+    status = index_insert(core->index, hash_key(CORE_TENANT, key).low, number);
+    if (status != SNOW_OK) {
+        keys_give(core->keys, reference);
+        return status;
+    }
+    index_remove(core->index, object->gen, number);
+    object->key = reference;
+    return SNOW_OK;
+}
+
+struct bytes core_object_key(const struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    return object->key == 0 ? bytes_of(NULL, 0) : keys_at(core->keys, object->key);
+}
+
+static uint32_t match_from(struct object_cursor *cursor, uint32_t number)
+{
+    while (number != 0) {
+        const struct object *object = core_object(cursor->core, number);
+
+        if (object->key != 0 && bytes_equal(keys_at(cursor->core->keys, object->key), cursor->key))
+            return number;
+        number = index_next(&cursor->at);
+    }
+    return 0;
+}
+
+uint32_t core_object_first(const struct core *core, struct bytes key, uint64_t hash,
+                           struct object_cursor *cursor)
+{
+    cursor->core = core;
+    cursor->key = key;
+    return match_from(cursor, index_first(core->index, hash, &cursor->at));
+}
+
+uint32_t core_object_next(struct object_cursor *cursor)
+{
+    return match_from(cursor, index_next(&cursor->at));
+}
+
+uint32_t core_object_find(const struct core *core, struct bytes key, uint64_t hash,
+                          enum object_state state)
+{
+    struct object_cursor cursor;
+    uint32_t number = core_object_first(core, key, hash, &cursor);
+
+    while (number != 0 && core_object(core, number)->state != state)
+        number = core_object_next(&cursor);
+    return number;
+}
+
+/* ---- parts ---- */
+
+uint32_t core_part_count(const struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    if (object->flags & OBJECT_SPREAD)
+        return ((const struct spread *)pool_at(&core->spreads, object->place))->count;
+    return object->place == SPACE_NONE ? 0 : 1;
+}
+
+struct part core_part_at(const struct core *core, uint32_t number, uint32_t index)
+{
+    const struct object *object = core_object(core, number);
+
+    ASSERT(index < core_part_count(core, number));
+    if (object->flags & OBJECT_SPREAD)
+        return ((const struct spread *)pool_at(&core->spreads, object->place))->parts[index];
+    return (struct part){.segment = object->segment,
+                         .present = true,
+                         .parts = 1,
+                         .slot = object->place,
+                         .length = object->size};
+}
+
+static bool is_plain(const struct object *object, const struct part *parts, uint32_t count)
+{
+    return count == 1 && parts[0].parts == 1 && parts[0].replica == 0 && parts[0].present &&
+           parts[0].length == object->size;
+}
+
+static void clear_parts(struct core *core, struct object *object)
+{
+    if (object->flags & OBJECT_SPREAD) {
+        struct spread *spread = pool_at(&core->spreads, object->place);
+
+        free(spread->parts);
+        pool_give(&core->spreads, object->place);
+        object_unflag(object, OBJECT_SPREAD);
+    }
+    object->place = SPACE_NONE;
+}
+
+enum snow_status core_parts_set(struct core *core, uint32_t number, const struct part *parts,
+                                uint32_t count)
+{
+    struct object *object = core_object(core, number);
+
+    if (count == 0) {
+        clear_parts(core, object);
+        return SNOW_OK;
+    }
+    if (is_plain(object, parts, count)) {
+        struct part only = parts[0];
+
+        clear_parts(core, object);
+        object->place = only.slot;
+        object->segment = only.segment;
+        return SNOW_OK;
+    }
+    struct part *copy = malloc(count * sizeof(*copy));
+    uint32_t index;
+
+    if (copy == NULL)
+        return SNOW_NO_MEMORY;
+    memcpy(copy, parts, count * sizeof(*copy));
+    if (pool_take(&core->spreads, &index) != SNOW_OK) {
+        free(copy);
+        return SNOW_NO_MEMORY;
+    }
+    clear_parts(core, object);
+    struct spread *spread = pool_at(&core->spreads, index);
+
+    spread->parts = copy;
+    spread->count = count;
+    object->place = index;
+    object_flag(object, OBJECT_SPREAD);
+    for (uint32_t i = 0; i < count; i++) {
+        if (copy[i].present) {
+            object->segment = copy[i].segment;
+            break;
+        }
+    }
+    return SNOW_OK;
+}
+
+enum snow_status core_part_add(struct core *core, uint32_t number, const struct part *part)
+{
+    struct part all[LIMIT_PARTS * LIMIT_REPLICAS];
+    uint32_t count = core_part_count(core, number);
+    uint32_t at = 0;
+
+    if (count == LIMIT_PARTS * LIMIT_REPLICAS)
+        return SNOW_INVALID;
+    for (uint32_t i = 0; i < count; i++) {
+        all[i] = core_part_at(core, number, i);
+        bool same_replica = all[i].replica == part->replica;
+
+        if (same_replica && (all[i].part == part->part || all[i].parts != part->parts))
+            return SNOW_INVALID;
+        if (all[i].replica < part->replica || (same_replica && all[i].part < part->part))
+            at = i + 1;
+    }
+    memmove(&all[at + 1], &all[at], (count - at) * sizeof(all[0]));
+    all[at] = *part;
+    return core_parts_set(core, number, all, count + 1);
+}
+
+void core_part_clear(struct core *core, uint32_t number, uint32_t index)
+{
+    struct object *object = core_object(core, number);
+
+    if (object->flags & OBJECT_SPREAD) {
+        struct spread *spread = pool_at(&core->spreads, object->place);
+
+        spread->parts[index].present = false;
+        return;
+    }
+    object->place = SPACE_NONE;
+}
+
+bool core_part_find(const struct core *core, uint32_t number, uint32_t segment, uint32_t slot,
+                    uint32_t *index)
+{
+    uint32_t count = core_part_count(core, number);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, number, i);
+
+        if (part.present && part.segment == segment && part.slot == slot) {
+            *index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- where its bytes can be read ---- */
+
+static enum access part_access(const struct core *core, const struct part *part)
+{
+    const struct segment *segment = core->segments[part->segment];
+
+    if (!part->present || segment->space == NULL)
+        return ACCESS_NONE;
+    const struct node *node = core->nodes[segment->node];
+
+    switch (node->state) {
+    case NODE_ALIVE:
+    case NODE_RECOVERING:
+        return ACCESS_NOW;
+    case NODE_SUSPECT:
+        return ACCESS_SUSPECT;
+    default:
+        return ACCESS_NONE;
+    }
+}
+
+enum access core_replica_access(const struct core *core, uint32_t number, uint8_t replica)
+{
+    uint32_t count = core_part_count(core, number);
+    enum access worst = ACCESS_NOW;
+    uint32_t found = 0;
+    uint32_t wanted = 1;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, number, i);
+
+        if (part.replica != replica)
+            continue;
+        enum access access = part_access(core, &part);
+
+        found++;
+        wanted = part.parts;
+        if (access < worst)
+            worst = access;
+    }
+    return found == wanted ? worst : ACCESS_NONE;
+}
+
+enum access core_object_access(const struct core *core, uint32_t number)
+{
+    enum access best = ACCESS_NONE;
+
+    for (uint8_t replica = 0; replica < LIMIT_REPLICAS && best < ACCESS_NOW; replica++) {
+        enum access access = core_replica_access(core, number, replica);
+
+        if (access > best)
+            best = access;
+        if ((core_object(core, number)->flags & OBJECT_SPREAD) == 0)
+            break;
+    }
+    return best;
+}
+
+uint32_t core_replica_count(const struct core *core, uint32_t number)
+{
+    uint32_t whole = 0;
+
+    for (uint8_t replica = 0; replica < LIMIT_REPLICAS; replica++)
+        whole += core_replica_access(core, number, replica) != ACCESS_NONE;
+    return whole;
+}
+
+uint64_t core_object_bytes(const struct core *core, uint32_t number)
+{
+    uint32_t count = core_part_count(core, number);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, number, i);
+        const struct segment *segment = core->segments[part.segment];
+
+        if (part.present && segment->space != NULL && !space_is_recovering(segment->space))
+            bytes += space_capacity(segment->space, part.slot);
+        else if (part.present)
+            bytes += space_round(part.length);
+    }
+    return bytes;
+}
+
+void core_parts_drop(struct core *core, uint32_t number)
+{
+    clear_parts(core, core_object(core, number));
+}
+
+enum snow_status core_parts_split(struct core *core, uint32_t number, uint16_t mask)
+{
+    struct part kept[LIMIT_PARTS * LIMIT_REPLICAS];
+    struct part gone[LIMIT_PARTS * LIMIT_REPLICAS];
+    uint32_t count = core_part_count(core, number);
+    uint32_t kept_count = 0;
+    uint32_t gone_count = 0;
+    uint64_t gen = core_object(core, number)->gen;
+    uint32_t other = core_object_create(core, bytes_of(NULL, 0), gen);
+
+    if (other == 0)
+        return SNOW_NO_MEMORY;
+    core_object(core, other)->gen = gen;
+    core_object(core, other)->size = core_object(core, number)->size;
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, number, i);
+
+        if (mask >> part.replica & 1)
+            kept[kept_count++] = part;
+        else
+            gone[gone_count++] = part;
+    }
+    if (core_parts_set(core, other, gone, gone_count) != SNOW_OK ||
+        core_parts_set(core, number, kept, kept_count) != SNOW_OK) {
+        core_parts_drop(core, other);
+        core_object_free(core, other);
+        return SNOW_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < gone_count; i++)
+        space_set_owner(core->segments[gone[i].segment]->space, gone[i].slot, other);
+    core_close(core, other, CLOSE_STRAY);
+    return SNOW_OK;
+}

@@ -1,0 +1,123 @@
+/* Pins: soft ones are evicted last, until a deadline; hard ones never, within a budget of bytes.
+ *
+ * Invariants.
+ *   N1  Only READABLE objects are pinned; a pin ends with its object.
+ *   N2  hard_pinned_bytes <= hard_pin_percent of the pool when a pin is given.
+ * Threads.  The core's own. */
+#include "core/inside.h"
+
+static struct pin *find_pin(const struct core *core, uint32_t number, uint32_t *index)
+{
+    struct index_cursor cursor;
+    uint32_t at = index_first(core->pins, number, &cursor);
+
+    for (; at != 0; at = index_next(&cursor)) {
+        struct pin *pin = pool_at(&core->pin_pool, at);
+
+        if (pin->object == number) {
+            *index = at;
+            return pin;
+        }
+    }
+    return NULL;
+}
+
+static void drop_timer(struct core *core, uint32_t number)
+{
+    uint32_t index;
+    struct pin *pin = find_pin(core, number, &index);
+
+    if (pin == NULL)
+        return;
+    wheel_cancel(&core->wheel, &pin->timer);
+    index_remove(core->pins, number, index);
+    pool_give(&core->pin_pool, index);
+}
+
+static void on_pin_end(struct wheel_timer *timer, void *owner)
+{
+    struct core *core = owner;
+    uint32_t number = list_entry(timer, struct pin, timer)->object;
+
+    drop_timer(core, number);
+    core_apply_pin(core, number, 0);
+}
+
+/* The object goes: with its pin. */
+void core_pin_forget(struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    if ((object->flags & (OBJECT_SOFT_PIN | OBJECT_HARD_PIN)) == 0)
+        return;
+    drop_timer(core, number);
+    core_apply_pin(core, number, 0);
+    core_victim_leave(core, number);
+}
+
+static enum snow_status arm_timer(struct core *core, uint32_t number, uint32_t pin_ms)
+{
+    uint32_t index;
+    enum snow_status status = pool_take(&core->pin_pool, &index);
+
+    if (status != SNOW_OK)
+        return status;
+    struct pin *pin = pool_at(&core->pin_pool, index);
+
+    status = index_insert(core->pins, number, index);
+    if (status != SNOW_OK) {
+        pool_give(&core->pin_pool, index);
+        return status;
+    }
+    pin->object = number;
+    pin->timer.on_event = on_pin_end;
+    wheel_arm(&core->wheel, &pin->timer, core->now_ns + pin_ms * NS_PER_MS);
+    return SNOW_OK;
+}
+
+enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin, uint32_t pin_ms)
+{
+    const struct object *object = core_object(core, number);
+    uint64_t bytes = core_object_bytes(core, number);
+    bool was_hard = (object->flags & OBJECT_HARD_PIN) != 0;
+
+    if (pin == WIRE_PIN_HARD && !was_hard &&
+        core->hard_pinned_bytes + bytes > core->pool_bytes / 100 * core->options.hard_pin_percent)
+        return SNOW_LIMIT;
+    drop_timer(core, number);
+    if (pin == WIRE_PIN_SOFT && pin_ms > 0) {
+        enum snow_status status = arm_timer(core, number, pin_ms);
+
+        if (status != SNOW_OK)
+            return status;
+    }
+    core_apply_pin(core, number,
+                   pin == WIRE_PIN_SOFT   ? OBJECT_SOFT_PIN
+                   : pin == WIRE_PIN_HARD ? OBJECT_HARD_PIN
+                                          : 0);
+    return SNOW_OK;
+}
+
+static enum snow_status pin_item(struct core *core, const struct wire_pin_req *message,
+                                 struct bytes key)
+{
+    uint32_t number;
+
+    if (key.size == 0 || key.size > LIMIT_KEY_SIZE || message->pin > WIRE_PIN_HARD)
+        return SNOW_INVALID;
+    number = core_object_find(core, key, hash_key(CORE_TENANT, key).low, OBJECT_READABLE);
+    if (number == 0)
+        return core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
+    return core_pin_set(core, number, message->pin, message->pin_ms);
+}
+
+void core_pin(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_pin_req *message = input->message;
+    struct request *request = core_request_open(core, input, session, message->keys_count);
+
+    if (request == NULL)
+        return;
+    for (uint32_t i = 0; i < message->keys_count; i++)
+        core_answer_status(core, request, i, pin_item(core, message, message->keys[i].key), 0, 0);
+}

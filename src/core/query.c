@@ -1,0 +1,162 @@
+/* Questions that change nothing: the list of objects, the nodes, the counters. */
+#include "core/inside.h"
+
+static uint32_t listed_flags(const struct object *object)
+{
+    return (object->flags & OBJECT_SOFT_PIN ? WIRE_FOUND_SOFT_PIN : 0) |
+           (object->flags & OBJECT_HARD_PIN ? WIRE_FOUND_HARD_PIN : 0) |
+           (object->flags & OBJECT_REPLACED ? WIRE_FOUND_REPLACED : 0) |
+           (object->leases > 0 ? WIRE_FOUND_LEASED : 0);
+}
+
+/* The cursor is the number of the next record to look at: a page looks at a bounded number of
+ * them. */
+void core_list(struct core *core, const struct core_input *input)
+{
+    const struct wire_list_req *list = input->message;
+    struct wire_list_rep *reply = core_out(core, 1, sizeof(*reply));
+    uint32_t limit = list->limit < LIMIT_LIST_ROWS ? list->limit : LIMIT_LIST_ROWS;
+    uint64_t number = list->cursor == 0 ? 1 : list->cursor;
+    uint32_t looked = 0;
+
+    reply->items = core_out(core, limit, sizeof(*reply->items));
+    for (; number < core->objects.fresh && reply->items_count < limit; number++) {
+        const struct object *object = core_object(core, (uint32_t)number);
+
+        if (++looked > 64 * LIMIT_STEP_OBJECTS)
+            break;
+        if (object->state != OBJECT_READABLE)
+            continue;
+        struct bytes key = core_object_key(core, (uint32_t)number);
+
+        if (key.size < list->prefix.size ||
+            !bytes_equal(bytes_of(key.at, list->prefix.size), list->prefix))
+            continue;
+        struct wire_listed *row = &reply->items[reply->items_count++];
+
+        row->key = key;
+        row->gen = object->gen;
+        row->size = object->size;
+        row->flags = listed_flags(object);
+        row->depth = object->depth == CORE_DEPTH_UNKNOWN ? WIRE_DEPTH_UNKNOWN : object->depth;
+        row->replicas = (uint8_t)core_replica_count(core, (uint32_t)number);
+        row->uses = (uint8_t)object->uses;
+    }
+    reply->cursor = number < core->objects.fresh ? number : 0;
+    core_reply(core, input->token, WIRE_list, reply);
+}
+
+static uint8_t wire_state(const struct node *node)
+{
+    switch ((enum node_state)node->state) {
+    case NODE_ALIVE:
+        return WIRE_NODE_ALIVE;
+    case NODE_SUSPECT:
+        return WIRE_NODE_SUSPECT;
+    case NODE_RECOVERING:
+        return WIRE_NODE_RECOVERING;
+    default:
+        return WIRE_NODE_DEAD;
+    }
+}
+
+static void fill_node(const struct core *core, const struct node *node, struct wire_node_info *info)
+{
+    info->node = node->number;
+    info->state = wire_state(node);
+    info->incarnation = node->incarnation;
+    info->segments = node->segment_count;
+    info->address = bytes_of_string(node->address);
+    info->name = bytes_of_string(node->name);
+    for (uint32_t i = 0; i < node->segment_count; i++) {
+        const struct segment *segment = core->segments[node->first_segment + i];
+
+        if (segment->space == NULL)
+            continue;
+        info->size += space_size(segment->space);
+        if (!space_is_recovering(segment->space))
+            info->used += space_size(segment->space) - space_free_bytes(segment->space);
+        info->closing += segment->coming_bytes;
+    }
+}
+
+void core_nodes(struct core *core, const struct core_input *input)
+{
+    const struct wire_nodes_req *nodes = input->message;
+    struct wire_nodes_rep *reply = core_out(core, 1, sizeof(*reply));
+
+    reply->nodes = core_out(core, core->node_count, sizeof(*reply->nodes));
+    for (uint32_t i = 0; i < core->node_count && reply->nodes_count < LIMIT_BATCH_ITEMS; i++) {
+        if (core->nodes[i]->number >= nodes->first)
+            fill_node(core, core->nodes[i], &reply->nodes[reply->nodes_count++]);
+    }
+    core_reply(core, input->token, WIRE_nodes, reply);
+}
+
+/* ---- metrics ---- */
+
+uint32_t core_metric_count(void)
+{
+    return CORE_METRIC_COUNT;
+}
+
+const char *core_metric_name(uint32_t index)
+{
+    static const char *const names[] = {
+#define METRIC(name, kind, text) #name,
+#include "core/core_metrics.def"
+#undef METRIC
+    };
+
+    return index < CORE_METRIC_COUNT ? names[index] : NULL;
+}
+
+uint64_t core_memory(const struct core *core)
+{
+    return pool_bytes(&core->objects) + pool_bytes(&core->spreads) + pool_bytes(&core->writes) +
+           pool_bytes(&core->closings_pool) + pool_bytes(&core->request_pool) +
+           pool_bytes(&core->pin_pool) + index_memory(core->index) + keys_memory(core->keys) +
+           core->read_entries * sizeof(struct read_entry);
+}
+
+void core_metrics(struct core *core, uint64_t *values)
+{
+    for (uint32_t i = 0; i < CORE_METRIC_COUNT; i++)
+        values[i] = core->counters[i];
+    values[CORE_METRIC_objects] = core->readable;
+    values[CORE_METRIC_objects_writing] = core->writing;
+    values[CORE_METRIC_objects_closing] = core->closing;
+    values[CORE_METRIC_pool_bytes] = core->pool_bytes;
+    values[CORE_METRIC_used_bytes] = core->pool_bytes - core->free_bytes;
+    values[CORE_METRIC_free_bytes] = core->free_bytes;
+    values[CORE_METRIC_closing_bytes] = core->closing_bytes;
+    values[CORE_METRIC_leased_bytes] = core->leased_bytes;
+    values[CORE_METRIC_hard_pinned_bytes] = core->hard_pinned_bytes;
+    values[CORE_METRIC_sessions] = core->sessions_open;
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        values[CORE_METRIC_nodes_alive] += core->nodes[i]->state == NODE_ALIVE;
+        values[CORE_METRIC_nodes_suspect] += core->nodes[i]->state == NODE_SUSPECT;
+    }
+    values[CORE_METRIC_nodes_missing] = core->missing;
+    values[CORE_METRIC_waiters] = core->waiters;
+    values[CORE_METRIC_memory_bytes] = core_memory(core);
+    for (uint32_t i = 0; i < core->segment_count; i++) {
+        if (core->segments[i]->space != NULL)
+            values[CORE_METRIC_memory_bytes] += space_memory(core->segments[i]->space);
+    }
+}
+
+void core_stats(struct core *core, const struct core_input *input)
+{
+    struct wire_stats_rep *reply = core_out(core, 1, sizeof(*reply));
+    uint64_t *values = core_out(core, CORE_METRIC_COUNT, sizeof(*values));
+
+    core_metrics(core, values);
+    reply->values = core_out(core, CORE_METRIC_COUNT, sizeof(*reply->values));
+    reply->values_count = CORE_METRIC_COUNT;
+    for (uint32_t i = 0; i < CORE_METRIC_COUNT; i++) {
+        reply->values[i].name = bytes_of_string(core_metric_name(i));
+        reply->values[i].value = values[i];
+    }
+    core_reply(core, input->token, WIRE_stats, reply);
+}

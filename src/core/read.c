@@ -1,0 +1,459 @@
+/* Reading: where the bytes are, leases that keep them there for a while, and what `continues`
+ * names.
+ *
+ * Problem.  Between learning a place and reading it, eviction may come; and the objects of one
+ * prompt are a chain
+ *           whose end must go before its beginning.
+ * Idea.     One record a read: {operation of the session, objects with their generations}.  While
+ * its lease runs its
+ *           objects are in no victim list.  Afterwards a put that continues the read finds the
+ *           chain in it.
+ * Invariants.
+ *   L1  A lease ends by its expiry, its return, its session's end, or when pressure breaks it
+ *       (counted).
+ *   L2  object->leases = entries of leased reads that name it with its generation.
+ *   L3  A session keeps at most LIMIT_READS_PER_SESSION reads, all together LIMIT_READ_ENTRIES
+ *       entries; oldest go first.
+ * Correctness does not rest on leases: readers are checked by generation (P1, P3).
+ * Threads.  The core's own.   State.  Soft. */
+#include "core/inside.h"
+#include "wire/grant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEASE_BYTES_PER_S (100 * UINT64_C(1000000))
+
+/* ---- reads ---- */
+
+static struct object *entry_object(struct core *core, const struct read_entry *entry)
+{
+    struct object *object = core_object(core, entry->object);
+
+    return object->state == OBJECT_READABLE && object->gen == entry->gen ? object : NULL;
+}
+
+static int by_position(const void *a, const void *b)
+{
+    uint32_t left = ((const struct read_entry *)a)->position;
+    uint32_t right = ((const struct read_entry *)b)->position;
+
+    return left < right ? -1 : left > right;
+}
+
+static void sort_entries(struct read *read)
+{
+    if (!read->sorted)
+        qsort(read->entries, read->count, sizeof(*read->entries), by_position);
+    read->sorted = true;
+}
+
+/* Objects return to the young end of their lists, the deepest first. */
+static void end_lease(struct core *core, struct read *read)
+{
+    struct session *session = core->sessions[read->session];
+
+    if (!list_is_linked(&read->by_age))
+        return;
+    list_remove(&read->by_age);
+    wheel_cancel(&core->wheel, &read->timer);
+    sort_entries(read);
+    for (uint32_t i = read->count; i-- > 0;) {
+        struct read_entry *entry = &read->entries[i];
+        struct object *object = core_object(core, entry->object);
+        bool leased = entry->leased && object->gen == entry->gen;
+
+        entry->leased = 0;
+        if (leased && --object->leases == 0)
+            core_victim_return(core, entry->object);
+    }
+    session->leased_bytes -= read->bytes;
+    core->leased_bytes -= read->bytes;
+    read->bytes = 0;
+    core->room_changed = true;
+}
+
+void core_read_free(struct core *core, struct read *read)
+{
+    end_lease(core, read);
+    core->sessions[read->session]->read_count--;
+    core->read_entries -= read->count;
+    list_remove(&read->of_session);
+    free(read->entries);
+    free(read);
+}
+
+static void on_lease_end(struct wheel_timer *timer, void *owner)
+{
+    struct core *core = owner;
+
+    core_count(core, CORE_METRIC_leases_expired, 1);
+    end_lease(core, list_entry(timer, struct read, timer));
+}
+
+static struct read *find_read(struct core *core, uint32_t session, uint64_t operation)
+{
+    struct session *owner = core->sessions[session];
+
+    for (struct list_link *link = owner->reads.head.prev; link != &owner->reads.head;
+         link = link->prev) {
+        struct read *read = list_entry(link, struct read, of_session);
+
+        if (read->operation == operation)
+            return read;
+    }
+    return NULL;
+}
+
+static void drop_oldest(struct core *core, struct session *session)
+{
+    core_read_free(core, list_entry(list_first(&session->reads), struct read, of_session));
+}
+
+static struct read *open_read(struct core *core, uint32_t session, uint64_t operation,
+                              enum lease_kind kind)
+{
+    struct session *owner = core->sessions[session];
+    struct read *read;
+
+    while (owner->read_count >= LIMIT_READS_PER_SESSION)
+        drop_oldest(core, owner);
+    read = calloc(1, sizeof(*read));
+    if (read == NULL)
+        return NULL;
+    read->operation = operation;
+    read->session = session;
+    read->kind = (uint8_t)kind;
+    read->sorted = true;
+    read->since_ns = core->now_ns;
+    read->timer.on_event = on_lease_end;
+    list_push(&owner->reads, &read->of_session);
+    owner->read_count++;
+    return read;
+}
+
+/* A look-up that is asked again brings positions that are there: the earlier entries stand. */
+static bool is_repeated(const struct read *read, uint32_t position, uint32_t count)
+{
+    for (uint32_t i = 0; i < read->count; i++) {
+        if (read->entries[i].position - position < count)
+            return true;
+    }
+    return false;
+}
+
+/* Room for count more entries, within the bounds; false: the read goes on without. */
+static bool reserve_entries(struct core *core, struct read *read, uint32_t count)
+{
+    struct session *owner = core->sessions[read->session];
+
+    while (core->read_entries + count > LIMIT_READ_ENTRIES &&
+           list_first(&owner->reads) != &read->of_session)
+        drop_oldest(core, owner);
+    if (core->read_entries + count > LIMIT_READ_ENTRIES)
+        return false;
+    if (read->count + count > read->capacity) {
+        struct read_entry *grown = realloc(read->entries, (read->count + count) * sizeof(*grown));
+
+        if (grown == NULL)
+            return false;
+        read->entries = grown;
+        read->capacity = read->count + count;
+    }
+    return true;
+}
+
+/* Takes leases for the entries from `first` on.  The whole read has one time-out. */
+static uint32_t take_lease(struct core *core, struct read *read, uint32_t first)
+{
+    struct session *session = core->sessions[read->session];
+    uint64_t bytes = 0;
+
+    for (uint32_t i = first; i < read->count; i++)
+        bytes += core_object_bytes(core, read->entries[i].object);
+    if (session->leased_bytes + bytes > core->pool_bytes / LIMIT_LEASE_SHARE) {
+        core_count(core, CORE_METRIC_leases_refused, 1);
+        return 0;
+    }
+    for (uint32_t i = first; i < read->count; i++) {
+        struct object *object = core_object(core, read->entries[i].object);
+
+        if (object->leases == UINT16_MAX)
+            continue;
+        read->entries[i].leased = 1;
+        if (object->leases++ == 0)
+            core_victim_leave(core, read->entries[i].object);
+    }
+    read->bytes += bytes;
+    session->leased_bytes += bytes;
+    core->leased_bytes += bytes;
+    uint64_t lease_ns = core->options.lease_min_ns + read->bytes * NS_PER_S / LEASE_BYTES_PER_S;
+
+    if (lease_ns > core->options.lease_max_ns)
+        lease_ns = core->options.lease_max_ns;
+    wheel_arm(&core->wheel, &read->timer, core->now_ns + lease_ns);
+    if (!list_is_linked(&read->by_age))
+        list_push(&core->leases[read->kind], &read->by_age);
+    core_count(core, CORE_METRIC_leases_granted, 1);
+    return (uint32_t)(lease_ns / NS_PER_MS);
+}
+
+/* ---- places ---- */
+
+static void fill_place(const struct core *core, const struct object *object, uint32_t number,
+                       const struct part *part, bool write, struct wire_place *place)
+{
+    const struct segment *segment = core->segments[part->segment];
+    const struct node *node = core->nodes[segment->node];
+    struct grant_fields fields = {.segment = segment->on_node,
+                                  .slot = part->slot,
+                                  .gen = object->gen,
+                                  .offset = space_offset(segment->space, part->slot),
+                                  .length = part->length,
+                                  .object_size = object->size,
+                                  .object_offset = part->object_offset,
+                                  .part = part->part,
+                                  .parts = part->parts,
+                                  .replica = part->replica,
+                                  .tenant = CORE_TENANT};
+
+    if (object->flags & OBJECT_REPLACED)
+        fields.flags |= WIRE_SLOT_REPLACED;
+    place->node = node->number;
+    place->segment = fields.segment;
+    place->slot = fields.slot;
+    place->offset = fields.offset;
+    place->length = fields.length;
+    place->object_offset = fields.object_offset;
+    place->part = fields.part;
+    place->parts = fields.parts;
+    place->replica = fields.replica;
+    if (write) {
+        uint8_t pin = core_write_of(core, number)->pin;
+
+        fields.flags |= pin == WIRE_PIN_SOFT   ? WIRE_SLOT_SOFT_PIN
+                        : pin == WIRE_PIN_HARD ? WIRE_SLOT_HARD_PIN
+                                               : 0;
+        fields.key = hash_key(CORE_TENANT, core_object_key(core, number));
+        place->mac = grant_write_mac(&node->secret, &fields);
+    } else {
+        place->mac = grant_read_mac(&node->secret, &fields);
+    }
+}
+
+/* write: places of all its parts, sealed for writing.  Else: of whole replicas, reachable ones
+ * first. */
+void core_places_fill(struct core *core, uint32_t number, bool write, struct wire_place **places,
+                      uint32_t *count)
+{
+    const struct object *object = core_object(core, number);
+    uint32_t part_count = core_part_count(core, number);
+    struct wire_place *list = core_out(core, part_count, sizeof(*list));
+    enum access lowest = write ? ACCESS_NONE : ACCESS_SUSPECT;
+    uint32_t at = 0;
+
+    for (int access = ACCESS_NOW; access >= (int)lowest; access--) {
+        for (uint32_t i = 0; i < part_count; i++) {
+            struct part part = core_part_at(core, number, i);
+
+            if (part.present && (int)core_replica_access(core, number, part.replica) == access)
+                fill_place(core, object, number, &part, write, &list[at++]);
+        }
+    }
+    *places = list;
+    *count = at;
+}
+
+/* ---- look-ups ---- */
+
+static uint32_t found_flags(const struct object *object)
+{
+    return (object->flags & OBJECT_SOFT_PIN ? WIRE_FOUND_SOFT_PIN : 0) |
+           (object->flags & OBJECT_HARD_PIN ? WIRE_FOUND_HARD_PIN : 0) |
+           (object->flags & OBJECT_REPLACED ? WIRE_FOUND_REPLACED : 0) |
+           (object->leases > 0 ? WIRE_FOUND_LEASED : 0);
+}
+
+/* The object of a key that a reader may have now; 0: none, *status says why. */
+static uint32_t readable_for(struct core *core, struct bytes key, uint64_t hash, uint32_t flags,
+                             enum snow_status *status)
+{
+    uint32_t number;
+
+    if (key.size == 0 || key.size > LIMIT_KEY_SIZE) {
+        *status = SNOW_INVALID;
+        core_count(core, CORE_METRIC_bad_requests, 1);
+        return 0;
+    }
+    number = core_object_find(core, key, hash, OBJECT_READABLE);
+    *status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
+    if (number == 0)
+        return 0;
+    if (core_object_access(core, number) != ACCESS_NOW)
+        return 0; /* only on nodes that are silent: absent until they return */
+    if ((core_object(core, number)->flags & OBJECT_REPLACED) && !core_is_ready(core) &&
+        (flags & WIRE_LOOKUP_STALE_OK) == 0)
+        return 0; /* a newer value may be on a node that is still missing */
+    *status = SNOW_OK;
+    return number;
+}
+
+static void guard_object(struct core *core, struct object *object, uint32_t guard_ms)
+{
+    uint64_t until = (core->now_ns + guard_ms * NS_PER_MS) / CORE_GUARD_TICK_NS + 1;
+
+    if (until > object->guard)
+        object->guard = (uint32_t)until;
+}
+
+/* Answers one key; returns its object, or 0. */
+static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup, uint32_t index,
+                        uint64_t hash, struct wire_found *found)
+{
+    enum snow_status status;
+    uint32_t number = readable_for(core, lookup->keys[index].key, hash, lookup->flags, &status);
+
+    found->status = (int32_t)status;
+    if (status == SNOW_UNKNOWN)
+        found->hint_ms = 50;
+    if (number == 0)
+        return 0;
+    struct object *object = core_object(core, number);
+
+    found->gen = object->gen;
+    found->size = object->size;
+    found->flags = found_flags(object);
+    if (lookup->flags & WIRE_LOOKUP_PLACES)
+        core_places_fill(core, number, false, &found->places, &found->places_count);
+    if (lookup->flags & WIRE_LOOKUP_GUARD)
+        guard_object(core, object, lookup->guard_ms);
+    core_count(core, CORE_METRIC_keys_found, 1);
+    return number;
+}
+
+/* Remembers what was found; leases it if asked.  Returns the lease's milliseconds. */
+static uint32_t remember(struct core *core, const struct wire_lookup_req *lookup, uint32_t session,
+                         const uint32_t *numbers)
+{
+    enum lease_kind kind = lookup->flags & WIRE_LOOKUP_PLACES ? LEASE_READ : LEASE_PROBE;
+    struct read *read = find_read(core, session, lookup->operation);
+    bool further = read != NULL;
+
+    if (further && is_repeated(read, lookup->position, lookup->keys_count))
+        return 0;
+    if (read == NULL)
+        read = open_read(core, session, lookup->operation, kind);
+    if (read == NULL || !reserve_entries(core, read, lookup->keys_count))
+        return 0;
+    uint32_t first = read->count;
+
+    for (uint32_t i = 0; i < lookup->keys_count; i++) {
+        if (numbers[i] == 0)
+            continue;
+        read->entries[read->count++] =
+            (struct read_entry){.gen = core_object(core, numbers[i])->gen,
+                                .object = numbers[i],
+                                .position = (lookup->position + i) & 0x7fffffff};
+    }
+    core->read_entries += read->count - first;
+    read->sorted = read->sorted && !further;
+    if ((lookup->flags & WIRE_LOOKUP_LEASE) == 0 || read->count == first)
+        return 0;
+    return take_lease(core, read, first);
+}
+
+static void touch_found(struct core *core, const struct wire_lookup_req *lookup,
+                        const uint32_t *numbers)
+{
+    bool counts = (lookup->flags & WIRE_LOOKUP_TOUCH) != 0;
+
+    if ((lookup->flags & (WIRE_LOOKUP_TOUCH | WIRE_LOOKUP_REFRESH)) == 0)
+        return;
+    for (uint32_t i = lookup->keys_count; i-- > 0;) {
+        if (numbers[i] != 0)
+            core_victim_touch(core, numbers[i], counts);
+    }
+}
+
+void core_lookup(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_lookup_req *lookup = input->message;
+    struct wire_lookup_rep *reply = core_out(core, 1, sizeof(*reply));
+    uint32_t *numbers = core_out(core, lookup->keys_count, sizeof(*numbers));
+    uint64_t *hashes = core_out(core, lookup->keys_count, sizeof(*hashes));
+
+    reply->items = core_out(core, lookup->keys_count, sizeof(*reply->items));
+    reply->items_count = lookup->keys_count;
+    for (uint32_t i = 0; i < lookup->keys_count; i++) {
+        hashes[i] = hash_key(CORE_TENANT, lookup->keys[i].key).low;
+        index_prefetch(core->index, hashes[i]);
+    }
+    for (uint32_t i = 0; i < lookup->keys_count; i++)
+        numbers[i] = look_up(core, lookup, i, hashes[i], &reply->items[i]);
+    core_count(core, CORE_METRIC_keys_looked_up, lookup->keys_count);
+    touch_found(core, lookup, numbers);
+    if (lookup->operation != 0)
+        reply->lease_ms = remember(core, lookup, session, numbers);
+    core_reply(core, input->token, WIRE_lookup, reply);
+}
+
+void core_lease_return(struct core *core, const struct wire_lease_return_msg *message,
+                       uint32_t session)
+{
+    for (uint32_t i = 0; i < message->operations_count; i++) {
+        struct read *read = find_read(core, session, message->operations[i].id);
+
+        if (read != NULL)
+            end_lease(core, read);
+    }
+}
+
+uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes)
+{
+    uint64_t freed = 0;
+    uint32_t broken = 0;
+    struct list_link *link;
+
+    while (freed < bytes && (link = list_first(&core->leases[kind])) != NULL) {
+        struct read *read = list_entry(link, struct read, by_age);
+
+        freed += read->bytes;
+        end_lease(core, read);
+        core_count(core, CORE_METRIC_leases_broken, 1);
+        broken++;
+    }
+    return broken;
+}
+
+/* ---- continues ---- */
+
+void core_read_touch(struct core *core, uint32_t session, uint64_t operation)
+{
+    struct read *read = find_read(core, session, operation);
+
+    if (read == NULL) {
+        core_count(core, CORE_METRIC_continues_unknown, 1);
+        return;
+    }
+    core_count(core, CORE_METRIC_continues_known, 1);
+    sort_entries(read);
+    for (uint32_t i = read->count; i-- > 0;) {
+        if (entry_object(core, &read->entries[i]) != NULL)
+            core_victim_touch(core, read->entries[i].object, false);
+    }
+}
+
+/* Depth of the last key that the read found. */
+bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth)
+{
+    struct read *read = find_read(core, session, operation);
+
+    if (read == NULL || read->count == 0)
+        return false;
+    sort_entries(read);
+    const struct read_entry *last = &read->entries[read->count - 1];
+    const struct object *object = entry_object(core, last);
+
+    *depth = object != NULL && object->depth != CORE_DEPTH_UNKNOWN ? object->depth : last->position;
+    return true;
+}

@@ -1,0 +1,345 @@
+/* Requests under way: which items are answered, which wait, and how answers leave.
+ *
+ * Problem.  Items of one batch end at different times: at once, when room comes, when another
+ * writer ends, when holders
+ *           acknowledge.
+ * Idea.     Every item is answered once.  Answers of a step gather per request and leave as one
+ * reply frame at its end;
+ *           the one that answers the last item is marked.
+ * Invariants.
+ *   Q1  request->open = items not answered.
+ *   Q2  A waiter belongs to exactly one unanswered item and stands in one queue.
+ * Threads.  The core's own. */
+#include "core/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- outputs ---- */
+
+void core_outputs_init(struct core_outputs *outputs)
+{
+    arena_init(&outputs->arena, 0);
+    outputs->first = NULL;
+    outputs->end = &outputs->first;
+}
+
+void core_outputs_reset(struct core_outputs *outputs)
+{
+    arena_reset(&outputs->arena);
+    outputs->first = NULL;
+    outputs->end = &outputs->first;
+}
+
+void core_outputs_deinit(struct core_outputs *outputs)
+{
+    arena_deinit(&outputs->arena);
+}
+
+void *core_out(struct core *core, size_t count, size_t size)
+{
+    void *at = arena_array(&core->outputs->arena, count == 0 ? 1 : count, size);
+
+    ASSERT(at != NULL);
+    return at;
+}
+
+struct core_output *core_output_add(struct core *core, enum core_output_kind kind)
+{
+    struct core_output *output = core_out(core, 1, sizeof(*output));
+
+    output->kind = kind;
+    *core->outputs->end = output;
+    core->outputs->end = &output->next;
+    return output;
+}
+
+static void add_reply(struct core *core, uint64_t token, uint16_t type, enum snow_status status,
+                      void *message, bool last)
+{
+    struct core_output *output = core_output_add(core, CORE_OUT_REPLY);
+
+    output->token = token;
+    output->type = type;
+    output->status = status;
+    output->message = message;
+    output->last = last;
+}
+
+void core_reply(struct core *core, uint64_t token, uint16_t type, void *message)
+{
+    add_reply(core, token, type, SNOW_OK, message, true);
+}
+
+void core_fail(struct core *core, uint64_t token, uint16_t type, enum snow_status status)
+{
+    add_reply(core, token, type, status, NULL, true);
+}
+
+/* ---- requests ---- */
+
+static uint64_t token_hash(uint64_t token)
+{
+    return token * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static void on_time_out(struct wheel_timer *timer, void *owner)
+{
+    struct core *core = owner;
+    struct request *request = list_entry(timer, struct request, timer);
+    struct list_link *link;
+
+    /* The wait time is over: who waits for room is told what is in the way, who waits for a writer
+     * that it still
+     * writes.  Those that wait for a holder's acknowledgement go on to the deadline, which ends
+     * the request. */
+    list_each (&request->waiters, at, next) {
+        struct waiter *waiter = list_entry(at, struct waiter, of_request);
+        uint32_t item = waiter->item;
+
+        if (request->type != WIRE_put_start)
+            continue;
+        const struct wire_put_start_req *put = request->message;
+        bool on_room = waiter->on_room;
+
+        core_waiter_end(core, waiter);
+        struct wire_put_grant *grant =
+            core_answer_grant(core, request, item, on_room ? SNOW_NO_SPACE : SNOW_IN_PROGRESS);
+
+        if (on_room) {
+            grant->reason = bytes_of_string(core_room_reason(core, put->items[item].size));
+            core_count(core, CORE_METRIC_puts_refused_space, 1);
+        }
+    }
+    if (core->now_ns < request->deadline_ns)
+        return;
+    while ((link = list_first(&request->waiters)) != NULL) {
+        struct waiter *waiter = list_entry(link, struct waiter, of_request);
+        uint32_t item = waiter->item;
+
+        core_waiter_end(core, waiter);
+        if (request->type != WIRE_remove_match)
+            core_answer_status(core, request, item, SNOW_UNCERTAIN, 1, 0);
+    }
+}
+
+struct request *core_request_open(struct core *core, const struct core_input *input,
+                                  uint32_t session, uint32_t items)
+{
+    uint32_t number;
+
+    if (pool_take(&core->request_pool, &number) != SNOW_OK) {
+        core_fail(core, input->token, input->type, SNOW_BUSY);
+        core_count(core, CORE_METRIC_busy, 1);
+        return NULL;
+    }
+    struct request *request = pool_at(&core->request_pool, number);
+
+    if (index_insert(core->requests, token_hash(input->token), number) != SNOW_OK) {
+        pool_give(&core->request_pool, number);
+        core_fail(core, input->token, input->type, SNOW_NO_MEMORY);
+        return NULL;
+    }
+    request->number = number;
+    list_init(&request->waiters);
+    request->first = NULL;
+    request->end = &request->first;
+    request->open = items;
+    request->token = input->token;
+    request->deadline_ns = input->deadline_ns;
+    request->started_ns = core->now_ns;
+    request->session = session;
+    request->type = input->type;
+    request->segment = UINT16_MAX;
+    request->message = input->message;
+    request->timer.on_event = on_time_out;
+    list_push(&core->sessions[session]->requests, &request->of_session);
+    /* A batch of no items is answered all the same. */
+    list_push(&core->dirty, &request->dirty);
+    return request;
+}
+
+static void free_request(struct core *core, struct request *request)
+{
+    ASSERT(list_is_empty(&request->waiters));
+    wheel_cancel(&core->wheel, &request->timer);
+    list_remove(&request->of_session);
+    if (list_is_linked(&request->dirty))
+        list_remove(&request->dirty);
+    if (list_is_linked(&request->job))
+        list_remove(&request->job);
+    pattern_destroy(request->pattern);
+    index_remove(core->requests, token_hash(request->token), request->number);
+    pool_give(&core->request_pool, request->number);
+}
+
+void core_request_end(struct core *core, struct request *request)
+{
+    struct list_link *link;
+
+    while ((link = list_first(&request->waiters)) != NULL)
+        core_waiter_end(core, list_entry(link, struct waiter, of_request));
+    free_request(core, request);
+}
+
+struct request *core_request_find(struct core *core, uint64_t token)
+{
+    struct index_cursor cursor;
+    uint32_t number = index_first(core->requests, token_hash(token), &cursor);
+
+    for (; number != 0; number = index_next(&cursor)) {
+        struct request *request = pool_at(&core->request_pool, number);
+
+        if (request->token == token)
+            return request;
+    }
+    return NULL;
+}
+
+static void add_answer(struct core *core, struct request *request, void *item)
+{
+    struct answer *answer = core_out(core, 1, sizeof(*answer));
+
+    ASSERT(request->open > 0);
+    answer->item = item;
+    *request->end = answer;
+    request->end = &answer->next;
+    request->answers++;
+    request->open--;
+    if (!list_is_linked(&request->dirty))
+        list_push(&core->dirty, &request->dirty);
+}
+
+void core_answer_status(struct core *core, struct request *request, uint32_t item,
+                        enum snow_status status, uint32_t shortfall, uint32_t node)
+{
+    struct wire_item_status *answer = core_out(core, 1, sizeof(*answer));
+
+    answer->index = item;
+    answer->status = (int32_t)status;
+    answer->shortfall = shortfall;
+    answer->node = node;
+    if (status == SNOW_INVALID)
+        core_count(core, CORE_METRIC_bad_requests, 1);
+    add_answer(core, request, answer);
+}
+
+struct wire_put_grant *core_answer_grant(struct core *core, struct request *request, uint32_t item,
+                                         enum snow_status status)
+{
+    struct wire_put_grant *grant = core_out(core, 1, sizeof(*grant));
+
+    grant->index = item;
+    grant->status = (int32_t)status;
+    if (status == SNOW_INVALID)
+        core_count(core, CORE_METRIC_bad_requests, 1);
+    add_answer(core, request, grant);
+    return grant;
+}
+
+/* ---- replies ---- */
+
+static void *gather_statuses(struct core *core, struct request *request)
+{
+    /* put_end_rep, put_abort_rep, remove_rep and pin_rep are all one list of item_status. */
+    struct wire_put_end_rep *reply = core_out(core, 1, sizeof(*reply));
+    uint32_t at = 0;
+
+    reply->items = core_out(core, request->answers, sizeof(*reply->items));
+    reply->items_count = request->answers;
+    for (struct answer *answer = request->first; answer != NULL; answer = answer->next)
+        reply->items[at++] = *(const struct wire_item_status *)answer->item;
+    return reply;
+}
+
+static void *gather_grants(struct core *core, struct request *request)
+{
+    struct wire_put_start_rep *reply = core_out(core, 1, sizeof(*reply));
+    uint32_t at = 0;
+
+    reply->items = core_out(core, request->answers, sizeof(*reply->items));
+    reply->items_count = request->answers;
+    for (struct answer *answer = request->first; answer != NULL; answer = answer->next)
+        reply->items[at++] = *(const struct wire_put_grant *)answer->item;
+    return reply;
+}
+
+_Static_assert(sizeof(struct wire_put_end_rep) == sizeof(struct wire_remove_rep) &&
+                   sizeof(struct wire_put_end_rep) == sizeof(struct wire_put_abort_rep) &&
+                   sizeof(struct wire_put_end_rep) == sizeof(struct wire_pin_rep),
+               "replies of statuses have one shape");
+
+static void *gather_match(struct core *core, struct request *request)
+{
+    struct wire_remove_match_rep *reply = core_out(core, 1, sizeof(*reply));
+
+    reply->status = request->uncertain > 0 ? SNOW_UNCERTAIN : SNOW_OK;
+    reply->removed = request->removed;
+    reply->guarded = request->guarded;
+    reply->uncertain = request->uncertain;
+    return reply;
+}
+
+void core_requests_flush(struct core *core)
+{
+    struct list_link *link;
+
+    while ((link = list_pop(&core->dirty)) != NULL) {
+        struct request *request = list_entry(link, struct request, dirty);
+        bool last = request->open == 0;
+
+        if (request->answers == 0 && !last)
+            continue;
+        void *message = request->type == WIRE_put_start      ? gather_grants(core, request)
+                        : request->type == WIRE_remove_match ? gather_match(core, request)
+                                                             : gather_statuses(core, request);
+
+        add_reply(core, request->token, request->type, SNOW_OK, message, last);
+        request->first = NULL;
+        request->end = &request->first;
+        request->answers = 0;
+        if (last)
+            free_request(core, request);
+    }
+}
+
+/* ---- waiters ---- */
+
+struct waiter *core_waiter_create(struct core *core, struct request *request, uint32_t item)
+{
+    struct session *session = core->sessions[request->session];
+
+    if (core->waiters >= LIMIT_WAITERS || session->waiters >= LIMIT_WAITERS_PER_SESSION)
+        return NULL;
+    struct waiter *waiter = calloc(1, sizeof(*waiter));
+
+    if (waiter == NULL)
+        return NULL;
+    waiter->request = request;
+    waiter->item = item;
+    waiter->since_ns = core->now_ns;
+    list_push(&request->waiters, &waiter->of_request);
+    core->waiters++;
+    session->waiters++;
+    if (!wheel_is_armed(&request->timer)) {
+        uint64_t at_ns = request->deadline_ns;
+
+        if (request->type == WIRE_put_start && request->started_ns + request->wait_ns < at_ns)
+            at_ns = request->started_ns + request->wait_ns;
+        if (at_ns != UINT64_MAX)
+            wheel_arm(&core->wheel, &request->timer, at_ns);
+    }
+    return waiter;
+}
+
+void core_waiter_end(struct core *core, struct waiter *waiter)
+{
+    if (waiter->on_room)
+        core_room_leave(core, waiter);
+    if (list_is_linked(&waiter->link))
+        list_remove(&waiter->link);
+    list_remove(&waiter->of_request);
+    core->waiters--;
+    core->sessions[waiter->request->session]->waiters--;
+    free(waiter);
+}
