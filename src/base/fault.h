@@ -1,4 +1,5 @@
-/* Planted faults: places in the code that misbehave when the simulator asks for it, never elsewhere. */
+/* Planted faults: places in the code that misbehave when the simulator asks for it, never
+ * elsewhere. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 

@@ -1,0 +1,204 @@
+/* Snowskin: put and get KV-cache pages in a cluster's memory.
+ *
+ * Every call takes many items; a single one is a batch of one.  Each item has a status of its
+ * own; a call returns
+ * SNOW_OK when all its items are DONE (OK, EXISTS, UNCERTAIN), else the status of the first that
+ * is not.
+ *
+ * Threads.  A client may be used by any number of threads at once; nothing starts a thread.
+ * snow_close: when no other
+ * call is under way.  After a fork the child may only call snow_close (which frees memory) on
+ * what its parent opened:
+ * every other call answers SNOW_CLOSED.
+ * Deadlines.  Every call ends by its deadline (options.deadline_ms, or the call's own).  A call
+ * that ended touches the
+ * caller's memory no more.
+ * Keys.  1 .. 4096 bytes, any bytes.  Sizes and offsets are bytes. */
+#ifndef SNOWSKIN_SNOWSKIN_H
+#define SNOWSKIN_SNOWSKIN_H
+
+#include "snowskin/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SNOW_API __attribute__((visibility("default")))
+
+#define SNOW_DEPTH_UNKNOWN UINT32_MAX
+
+struct snow_client;
+
+/* Names a look-up of this client, for `continues`; 0: none. */
+typedef uint64_t snow_read_id;
+
+struct snow_options {
+    const char *master;   /* "host:port" */
+    const char *token;    /* cluster token, NULL: none */
+    const char *name;     /* of this client, for people; NULL: host and process */
+    uint32_t deadline_ms; /* of a call that names none; 0: 5000 */
+    uint32_t wait_ms;     /* of a put for room or another writer; 0: half the deadline */
+    uint32_t guard_ms;    /* exists and get keep others from removing what was found; 0: not */
+    /* check the checksum of what is read; 1: yes (the default of snow_options_init) */
+    uint32_t verify;
+};
+
+SNOW_API void snow_options_init(struct snow_options *options);
+
+/* Connects to the master, waiting at most the deadline.  INVALID (options, *reason says what),
+ * UNREACHABLE (*reason
+ * names the address), REFUSED (version, cluster or token; *reason says what to do), NO_MEMORY.
+ * reason may be NULL; its text
+ * is static or lives until the next call of this thread. */
+SNOW_API enum snow_status snow_open(const struct snow_options *options, struct snow_client **client,
+                                    const char **reason);
+SNOW_API void snow_close(struct snow_client *client);
+
+struct snow_key {
+    const void *at;
+    size_t size;
+};
+
+/* What a call may say beside its items; zeroed: all defaults. */
+struct snow_call {
+    uint32_t deadline_ms;   /* 0: the client's */
+    uint32_t wait_ms;       /* puts; 0: the client's; UINT32_MAX: do not wait */
+    snow_read_id continues; /* puts: the read that found the prefix */
+    const char *segment;    /* puts: preferred segment, NULL: none */
+    uint32_t flags;         /* SNOW_CALL_* */
+    snow_read_id *read_id;  /* out, get and exists: names this read; may be NULL */
+};
+
+#define SNOW_CALL_UNORDERED (1u << 0) /* the keys are no chain */
+#define SNOW_CALL_FORCE (1u << 1)     /* remove: guarded objects too */
+#define SNOW_CALL_TOUCH (1u << 2)     /* exists: makes what was found young, counts no use */
+#define SNOW_CALL_LEASE (1u << 3)     /* exists: keeps what was found from eviction for a while */
+#define SNOW_CALL_NO_WAIT_WRITER \
+    (1u << 4) /* puts: answer IN_PROGRESS instead of waiting for another writer */
+
+enum snow_pin { SNOW_PIN_NONE = 0, SNOW_PIN_SOFT = 1, SNOW_PIN_HARD = 2 };
+
+/* ---- put ---- */
+
+struct snow_put {
+    struct snow_key key;
+    const void *from;
+    size_t size;
+    uint32_t depth;   /* position along the chain, or SNOW_DEPTH_UNKNOWN */
+    uint8_t replicas; /* copies; 0: 1 */
+    uint8_t pin;      /* enum snow_pin */
+    uint32_t pin_ms;  /* of a soft pin; 0: no deadline */
+    uint32_t replace; /* 1: take the place of an existing value */
+    /* out */
+    enum snow_status status; /* OK, EXISTS, UNCERTAIN; else why not */
+    uint32_t shortfall;      /* copies fewer than asked */
+};
+
+SNOW_API enum snow_status snow_put(struct snow_client *client, struct snow_put *items, size_t count,
+                                   const struct snow_call *call);
+
+/* ---- get ---- */
+
+struct snow_get {
+    struct snow_key key;
+    void *to;    /* NULL with room 0: the library allocates; free it by snow_free */
+    size_t room; /* bytes at `to` */
+    /* out */
+    /* OK; NOT_FOUND; LIMIT: room is too small (size says how much is needed; nothing written) */
+    enum snow_status status;
+    size_t size; /* bytes of the object */
+};
+
+SNOW_API enum snow_status snow_get(struct snow_client *client, struct snow_get *items, size_t count,
+                                   const struct snow_call *call);
+SNOW_API void snow_free(void *data);
+
+/* ---- exists, size ---- */
+
+struct snow_stat {
+    struct snow_key key;
+    /* out */
+    enum snow_status status; /* OK, NOT_FOUND, UNKNOWN */
+    uint64_t size;
+    uint64_t gen; /* names this version of the value */
+    uint32_t pin; /* enum snow_pin */
+};
+
+SNOW_API enum snow_status snow_exists(struct snow_client *client, struct snow_stat *items,
+                                      size_t count, const struct snow_call *call);
+
+/* ---- remove, pin ---- */
+
+struct snow_item {
+    struct snow_key key;
+    enum snow_status status; /* out */
+};
+
+/* OK: gone, and it will not come back.  NOT_FOUND: there was none.  IN_USE: guarded.  UNCERTAIN: a
+ * holder is out of reach. */
+SNOW_API enum snow_status snow_remove(struct snow_client *client, struct snow_item *items,
+                                      size_t count, const struct snow_call *call);
+
+enum snow_match { SNOW_MATCH_ALL = 0, SNOW_MATCH_PREFIX = 1, SNOW_MATCH_REGEX = 2 };
+
+struct snow_matched {
+    uint64_t removed;
+    uint64_t guarded;   /* skipped */
+    uint64_t uncertain; /* removed, a holder is out of reach */
+    char reason[256];   /* of INVALID: what is wrong with the pattern */
+};
+
+SNOW_API enum snow_status snow_remove_match(struct snow_client *client, enum snow_match match,
+                                            struct snow_key pattern, const struct snow_call *call,
+                                            struct snow_matched *matched);
+
+SNOW_API enum snow_status snow_pin(struct snow_client *client, struct snow_item *items,
+                                   size_t count, enum snow_pin pin, uint32_t pin_ms,
+                                   const struct snow_call *call);
+
+/* ---- what is there ---- */
+
+struct snow_listed {
+    struct snow_key key; /* lives until the callback returns */
+    uint64_t size;
+    uint64_t gen;
+    uint32_t depth;
+    uint32_t pin; /* enum snow_pin */
+    uint32_t copies;
+    uint32_t uses;
+};
+
+/* Calls on_row for every object whose key begins with prefix, in no order; objects that come or go
+ * meanwhile may be
+ * missed.  on_row returns 0 to go on. */
+SNOW_API enum snow_status snow_list(struct snow_client *client, struct snow_key prefix,
+                                    int (*on_row)(void *owner, const struct snow_listed *row),
+                                    void *owner, const struct snow_call *call);
+
+struct snow_node {
+    uint32_t number;
+    const char *state;   /* "alive", "suspect", "recovering", "dead" */
+    const char *address; /* these texts live until the callback returns */
+    const char *name;
+    uint64_t incarnation;
+    uint64_t size;
+    uint64_t used;
+    uint64_t closing;
+};
+
+SNOW_API enum snow_status snow_nodes(struct snow_client *client,
+                                     int (*on_row)(void *owner, const struct snow_node *row),
+                                     void *owner, const struct snow_call *call);
+
+/* The master's counters, by name. */
+SNOW_API enum snow_status snow_stats(struct snow_client *client,
+                                     int (*on_row)(void *owner, const char *name, uint64_t value),
+                                     void *owner, const struct snow_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
