@@ -9,7 +9,8 @@
  *           and discards, until the peer has all, or 2 s passed.  Else the kernel may answer late
  *           bytes with a reset, which throws away what was sent.
  * Invariants.
- *   N1  `drained` is cleared by every event, so no end of stream hides behind it.
+ *   N1  `drained` is cleared by every event, and not believed after one that told of the peer's
+ *       end, so no end of stream hides behind it.
  *   N2  A CLOSING connection has no owner: nothing is told any more.
  * Threads.  The loop's.
  */
@@ -159,6 +160,8 @@ static void on_ready(struct source *source)
         return; /* accepted and not owned yet: the events wait */
     source->events = 0;
     conn->drained = false;
+    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
+        conn->hangup = true;
     if (conn->state == CONN_OPEN)
         tell_owner(conn, events);
     else if (conn->state == CONN_CLOSING && discard_input(conn))
@@ -238,7 +241,7 @@ ssize_t env_conn_receive(struct env_conn *conn, const struct iovec *iov, int iov
                   : recvmsg(conn->source.descriptor, &message, MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
     if (got > 0) {
-        conn->drained = (size_t)got < total_size(iov, iov_count);
+        conn->drained = !conn->hangup && (size_t)got < total_size(iov, iov_count);
         return got;
     }
     if (got < 0 && errno == EAGAIN)

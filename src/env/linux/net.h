@@ -34,6 +34,7 @@ struct env_conn {
     bool readable_told;      /* on_readable came, and no receive said ENV_AGAIN since */
     bool writable_owed;      /* a send took less than given */
     bool drained;            /* the last receive took all that was there */
+    bool hangup;             /* an event told that the peer has closed */
     bool *closed;            /* set when a callback closes it; NULL outside of one */
     bool ended;              /* the peer closed, or the connection broke */
     struct env_timer linger; /* CLOSING: when to stop waiting */
