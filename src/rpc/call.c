@@ -6,14 +6,14 @@
  *                  ──connection──► ended      rpc_call_end_all
  * Invariants.
  *   Q1  An open call holds the slot that its id names.
- *   Q2  A call that ends leaves nothing behind that knows its memory: its payload is taken back from
- *       the queue, or the connection breaks; its destination is drained, or the connection breaks.
+ *   Q2  A call that ends leaves nothing behind that knows its memory: its payload is taken back
+ *       from the queue, or the connection breaks; its destination is drained, or the connection breaks.
  */
 #include "rpc/conn.h"
 
 #include <stdlib.h>
 
-/* ---- ending ------------------------------------------------------------------------------------- */
+/* ---- ending --------------------------------------------------------------------------------- */
 
 /* Takes the call off the connection: nothing of it moves any more.  True: the request has left, or
  * will, so the peer may be told that it is over. */
@@ -88,7 +88,7 @@ void rpc_call_end_all(struct rpc_conn *conn)
     }
 }
 
-/* ---- starting ----------------------------------------------------------------------------------- */
+/* ---- starting ------------------------------------------------------------------------------- */
 
 static uint32_t remaining_ms(uint64_t now_ns, uint64_t deadline_ns)
 {
@@ -188,7 +188,7 @@ enum snow_status rpc_oneway(struct rpc_conn *conn, uint16_t type, const void *me
     return status;
 }
 
-/* ---- replies ------------------------------------------------------------------------------------ */
+/* ---- replies -------------------------------------------------------------------------------- */
 
 static void finish(struct rpc_call *call, enum snow_status status, const void *reply, bool last)
 {

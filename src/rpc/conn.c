@@ -1,9 +1,9 @@
 /* The life of a connection.
  *
- *   DIALLING ──open──► ASKED ──hello's answer──► OPEN      rpc_dial, on_stream_open, rpc_hello_reply
- *   LISTENING ──hello──► OPEN                              rpc_conn_accepted, rpc_hello_request
- *   any ──rpc_conn_break──► BROKEN ──next turn──► ENDED    rpc_conn_end
- *   any ──rpc_conn_close, end of the stream──► ENDED       rpc_conn_end
+ *   DIALLING ──open──► ASKED ──answer──► OPEN        rpc_dial, on_stream_open, rpc_hello_reply
+ *   LISTENING ──hello──► OPEN                        rpc_conn_accepted, rpc_hello_request
+ *   any ──break──► BROKEN ──next turn──► ENDED       rpc_conn_break, rpc_conn_end
+ *   any ──close, end of the stream──► ENDED          rpc_conn_close, rpc_conn_end
  *
  * Problem.  A connection may have to end while its users are on the stack: in the middle of a
  *           rpc_call_cancel, of a reply, of a decoder.
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- what the stream tells ---------------------------------------------------------------------- */
+/* ---- what the stream tells ------------------------------------------------------------------ */
 
 static void on_stream_open(void *owner, enum snow_status status)
 {
@@ -59,7 +59,7 @@ static const struct env_conn_ops stream_ops = {
     .on_writable = on_stream_writable,
 };
 
-/* ---- beginning ---------------------------------------------------------------------------------- */
+/* ---- beginning ------------------------------------------------------------------------------ */
 
 struct rpc_conn *rpc_conn_create(struct rpc *rpc, enum rpc_conn_state state)
 {
@@ -132,7 +132,7 @@ enum snow_status rpc_dial(struct rpc *rpc, const char *address, uint64_t session
     return SNOW_OK;
 }
 
-/* ---- ending ------------------------------------------------------------------------------------- */
+/* ---- ending --------------------------------------------------------------------------------- */
 
 static void close_stream(struct rpc_conn *conn, bool reset)
 {
@@ -220,7 +220,7 @@ void rpc_conn_free(struct rpc_conn *conn)
     free(conn);
 }
 
-/* ---- about it ----------------------------------------------------------------------------------- */
+/* ---- about it ------------------------------------------------------------------------------- */
 
 void *rpc_conn_owner(const struct rpc_conn *conn)
 {

@@ -6,7 +6,7 @@
  */
 #include "rpc/conn.h"
 
-/* ---- waiting for it ----------------------------------------------------------------------------- */
+/* ---- waiting for it ------------------------------------------------------------------------- */
 
 static void on_timer(struct env_timer *timer)
 {
@@ -37,7 +37,7 @@ static void become_open(struct rpc_conn *conn, uint32_t version)
     conn->greeted = true;
 }
 
-/* ---- the side that dialled ---------------------------------------------------------------------- */
+/* ---- the side that dialled ------------------------------------------------------------------ */
 
 void rpc_hello_ask(struct rpc_conn *conn)
 {
@@ -110,7 +110,7 @@ void rpc_hello_reply(struct rpc_conn *conn, const struct frame_header *header, s
     conn->on_open(conn->owner, conn, SNOW_OK, hello);
 }
 
-/* ---- the side that was dialled ------------------------------------------------------------------ */
+/* ---- the side that was dialled -------------------------------------------------------------- */
 
 /* Equal, in a time that does not tell where they differ. */
 static bool tokens_equal(struct bytes a, struct bytes b)

@@ -16,7 +16,7 @@
 
 #define PARTS_MAX 66 /* places of one receive: payload pieces, and the shared buffer */
 
-/* ---- frames ------------------------------------------------------------------------------------- */
+/* ---- frames --------------------------------------------------------------------------------- */
 
 static const enum rpc_metric metric_of_reason[FRAME_REASON_COUNT] = {
     [FRAME_REASON_BAD_MAGIC] = METRIC_rpc_bad_magic,
@@ -101,7 +101,7 @@ static void handle_frame(struct rpc_conn *conn, const struct frame_header *heade
         rpc_hello_reply(conn, header, body);
 }
 
-/* ---- parts of frames ---------------------------------------------------------------------------- */
+/* ---- parts of frames ------------------------------------------------------------------------ */
 
 /* Bytes that a frame of which a part is here still needs before more can be said. */
 static size_t partial_missing(const struct rpc_conn *conn)
@@ -210,7 +210,7 @@ static void feed(struct rpc_conn *conn, const uint8_t *at, size_t size)
     }
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 /* One receive; what it returned. */
 static ssize_t receive_once(struct rpc_conn *conn)

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* ---- life --------------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static void request_free(struct rpc_request *request)
 {
@@ -88,7 +88,7 @@ void rpc_request_end_all(struct rpc_conn *conn)
     }
 }
 
-/* ---- arriving ----------------------------------------------------------------------------------- */
+/* ---- arriving ------------------------------------------------------------------------------- */
 
 /* An answer that needs no service. */
 static void refuse(struct rpc_conn *conn, const struct frame_header *header,
@@ -195,7 +195,7 @@ void rpc_request_arrived(struct rpc_conn *conn, const struct frame_header *heade
     serve(conn, header, body, message);
 }
 
-/* ---- what its service asks ---------------------------------------------------------------------- */
+/* ---- what its service asks ------------------------------------------------------------------ */
 
 struct rpc_conn *rpc_request_conn(struct rpc_request *request)
 {
@@ -279,7 +279,7 @@ void rpc_request_cut(struct rpc_request *request, const uint8_t *at, size_t size
         rpc_conn_bad(conn, METRIC_rpc_no_memory);
 }
 
-/* ---- answering ---------------------------------------------------------------------------------- */
+/* ---- answering ------------------------------------------------------------------------------ */
 
 /* Queues an answer; the last one frees the request. */
 static void answer(struct rpc_request *request, enum snow_status status, struct bytes body,

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* ---- the turn ----------------------------------------------------------------------------------- */
+/* ---- the turn ------------------------------------------------------------------------------- */
 
 static void free_rpc(struct rpc *rpc)
 {
@@ -91,7 +91,7 @@ static void on_turn_end(struct env_hook *hook)
     rpc_leave(rpc);
 }
 
-/* ---- life --------------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 /* A copy of bytes; at NULL: out of memory. */
 static struct bytes copy_bytes(struct bytes from)
@@ -165,7 +165,7 @@ struct rpc_identity *rpc_identity(struct rpc *rpc)
     return &rpc->identity;
 }
 
-/* ---- listening ---------------------------------------------------------------------------------- */
+/* ---- listening ------------------------------------------------------------------------------ */
 
 enum snow_status rpc_listen(struct rpc *rpc, const char *address)
 {
@@ -186,7 +186,7 @@ void rpc_listen_close(struct rpc *rpc)
     rpc->listener = NULL;
 }
 
-/* ---- counters ----------------------------------------------------------------------------------- */
+/* ---- counters ------------------------------------------------------------------------------- */
 
 const uint64_t *rpc_counters(const struct rpc *rpc)
 {

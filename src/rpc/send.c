@@ -15,7 +15,7 @@
 #define BLOCK_SIZE ((size_t)(16 * KIB))
 #define PARTS_MAX 256
 
-/* ---- queueing ----------------------------------------------------------------------------------- */
+/* ---- queueing ------------------------------------------------------------------------------- */
 
 struct writer rpc_send_writer(struct rpc_conn *conn)
 {
@@ -107,7 +107,7 @@ void rpc_send_held(struct rpc_conn *conn)
     }
 }
 
-/* ---- leaving ------------------------------------------------------------------------------------ */
+/* ---- leaving -------------------------------------------------------------------------------- */
 
 static void out_free(struct rpc_conn *conn, struct rpc_out *out, enum snow_status status)
 {
@@ -258,7 +258,7 @@ void rpc_send_flush(struct rpc_conn *conn)
     }
 }
 
-/* ---- progress ----------------------------------------------------------------------------------- */
+/* ---- progress ------------------------------------------------------------------------------- */
 
 static bool is_sending(const struct rpc_conn *conn)
 {

@@ -31,7 +31,7 @@ struct resolve {
     uint32_t address_count;
 };
 
-/* ---- connecting -------------------------------------------------------------------------------- */
+/* ---- connecting ----------------------------------------------------------------------------- */
 
 /* Starts to connect to the next address; false when this one can not be. */
 static bool connect_next(struct env_conn *conn)
@@ -44,7 +44,7 @@ static bool connect_next(struct env_conn *conn)
         socket(to->socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (conn->source.descriptor < 0)
         return false;
-    socket_configure(conn->source.descriptor, &conn->options, to);
+    net_socket_configure(conn->source.descriptor, &conn->options, to);
     int failed = connect(conn->source.descriptor, (const struct sockaddr *)&to->socket, to->size);
 
     if ((failed == 0 || errno == EINPROGRESS) &&
@@ -95,7 +95,7 @@ void dial_on_ready(struct env_conn *conn, uint32_t events)
     conn->ops->on_open(conn->owner, SNOW_OK);
 }
 
-/* ---- looking up -------------------------------------------------------------------------------- */
+/* ---- looking up ----------------------------------------------------------------------------- */
 
 static void resolve_release(struct resolve *resolve)
 {
@@ -197,7 +197,7 @@ void dial_forget_all(struct env_loop *loop)
     }
 }
 
-/* ---- the call ---------------------------------------------------------------------------------- */
+/* ---- the call ------------------------------------------------------------------------------- */
 
 enum snow_status env_dial(struct env_loop *loop, const char *address,
                           const struct env_socket_options *options, const struct env_conn_ops *ops,
@@ -209,7 +209,7 @@ enum snow_status env_dial(struct env_loop *loop, const char *address,
 
     if (status != SNOW_OK)
         return status;
-    struct env_conn *made = conn_create(loop, CONN_RESOLVING);
+    struct env_conn *made = net_conn_create(loop, CONN_RESOLVING);
 
     if (made == NULL)
         return SNOW_NO_MEMORY;
@@ -226,7 +226,7 @@ enum snow_status env_dial(struct env_loop *loop, const char *address,
         made->address_count = 1;
         dial_next(made);
     } else if (!resolve_start(made, host, port)) {
-        conn_free(made);
+        net_conn_free(made);
         return SNOW_NO_MEMORY;
     }
     *conn = made;

@@ -27,17 +27,17 @@ struct env_listener {
 /* Takes what accept4 gave; a connection that can not be kept is closed. */
 static void take(struct env_listener *listener, int descriptor, const struct address *peer)
 {
-    struct env_conn *conn = conn_create(listener->source.loop, CONN_OPEN);
+    struct env_conn *conn = net_conn_create(listener->source.loop, CONN_OPEN);
 
     if (conn == NULL) {
         close(descriptor);
         return;
     }
     conn->source.descriptor = descriptor;
-    socket_configure(descriptor, &listener->options, peer);
+    net_socket_configure(descriptor, &listener->options, peer);
     address_print(peer, conn->peer, sizeof conn->peer);
     if (!loop_watch(listener->source.loop, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP)) {
-        conn_free(conn);
+        net_conn_free(conn);
         return;
     }
     listener->on_accept(listener->owner, conn);
@@ -85,7 +85,7 @@ static int open_socket(const struct address *at, const struct env_socket_options
     if (descriptor < 0)
         return -1;
     (void)setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    socket_configure(descriptor, options, NULL);
+    net_socket_configure(descriptor, options, NULL);
     if (bind(descriptor, (const struct sockaddr *)&at->socket, at->size) == 0 &&
         listen(descriptor, BACKLOG) == 0)
         return descriptor;

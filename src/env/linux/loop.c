@@ -17,7 +17,7 @@
 
 #define EVENTS_PER_WAIT 256
 
-/* ---- sources ----------------------------------------------------------------------------------- */
+/* ---- sources -------------------------------------------------------------------------------- */
 
 bool loop_watch(struct env_loop *loop, struct source *source, uint32_t events)
 {
@@ -60,7 +60,7 @@ static void wake_up(struct env_loop *loop)
         ASSERT(errno == EAGAIN || errno == EINTR);
 }
 
-/* ---- life -------------------------------------------------------------------------------------- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 enum snow_status env_loop_create(struct env *env, const char *name, struct env_loop **loop)
 {
@@ -151,7 +151,7 @@ uint64_t env_loop_turns(const struct env_loop *loop)
     return atomic_load_explicit(&loop->turns, memory_order_relaxed);
 }
 
-/* ---- turning ----------------------------------------------------------------------------------- */
+/* ---- turning -------------------------------------------------------------------------------- */
 
 /* epoll_pwait2 where the kernel has it, else milliseconds, rounded up. */
 static int wait_events(struct env_loop *loop, struct epoll_event *events, uint64_t timeout_ns)
@@ -337,7 +337,7 @@ uint32_t env_loop_turn(struct env_loop *loop, uint64_t timeout_ns, uint64_t spin
     return ran;
 }
 
-/* ---- tasks, hooks, timers ---------------------------------------------------------------------- */
+/* ---- tasks, hooks, timers ------------------------------------------------------------------- */
 
 void env_loop_post(struct env_loop *loop, struct env_task *task)
 {

@@ -44,7 +44,7 @@ static size_t page_size(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* ---- how much there is ------------------------------------------------------------------------- */
+/* ---- how much there is ---------------------------------------------------------------------- */
 
 /* The number after `label` in a file of /proc or /sys, or fallback. */
 static uint64_t read_number(const char *path, const char *label, uint64_t fallback)
@@ -90,7 +90,7 @@ static uint64_t total_bytes(void)
     return limit < host ? limit : host;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening -------------------------------------------------------------------------------- */
 
 static bool name_is_good(const char *name)
 {
@@ -229,7 +229,7 @@ void env_memory_close(struct env *env, struct env_memory *memory)
     undo_open(memory);
 }
 
-/* ---- populating -------------------------------------------------------------------------------- */
+/* ---- populating ----------------------------------------------------------------------------- */
 
 /* Makes whole pages present without changing their bytes; false where a store would fail. */
 static bool touch(uint8_t *at, size_t size)
@@ -296,7 +296,7 @@ enum snow_status env_memory_populate(struct env *env, struct env_memory *memory,
     return SNOW_OK;
 }
 
-/* ---- copying ----------------------------------------------------------------------------------- */
+/* ---- copying -------------------------------------------------------------------------------- */
 
 bool env_copy(struct env_loop *loop, struct env_copy *copy)
 {

@@ -38,8 +38,8 @@ static void set_option(int descriptor, int level, int name, int value)
     (void)setsockopt(descriptor, level, name, &value, sizeof value);
 }
 
-void socket_configure(int descriptor, const struct env_socket_options *options,
-                      const struct address *to)
+void net_socket_configure(int descriptor, const struct env_socket_options *options,
+                          const struct address *to)
 {
     const char *congestion = options->congestion;
 
@@ -63,9 +63,9 @@ void socket_configure(int descriptor, const struct env_socket_options *options,
     }
 }
 
-/* ---- closing ----------------------------------------------------------------------------------- */
+/* ---- closing -------------------------------------------------------------------------------- */
 
-void conn_free(struct env_conn *conn)
+void net_conn_free(struct env_conn *conn)
 {
     env_timer_cancel(&conn->linger);
     loop_unwatch(&conn->source);
@@ -94,7 +94,7 @@ static bool discard_input(struct env_conn *conn)
 
 static void on_linger_end(struct env_timer *timer)
 {
-    conn_free(list_entry(timer, struct env_conn, linger));
+    net_conn_free(list_entry(timer, struct env_conn, linger));
 }
 
 void env_conn_close(struct env_conn *conn, bool reset)
@@ -110,7 +110,7 @@ void env_conn_close(struct env_conn *conn, bool reset)
     conn->ops = NULL;
     if (reset || conn->ended || conn->state != CONN_OPEN ||
         shutdown(conn->source.descriptor, SHUT_WR) != 0 || discard_input(conn)) {
-        conn_free(conn);
+        net_conn_free(conn);
         return;
     }
     conn->state = CONN_CLOSING;
@@ -126,10 +126,10 @@ void net_close_all(struct env_loop *loop)
     while ((link = list_first(&loop->listeners)) != NULL)
         env_listener_close((struct env_listener *)link); /* its first member */
     while ((link = list_first(&loop->conns)) != NULL)
-        conn_free(list_entry(link, struct env_conn, link));
+        net_conn_free(list_entry(link, struct env_conn, link));
 }
 
-/* ---- events ------------------------------------------------------------------------------------ */
+/* ---- events --------------------------------------------------------------------------------- */
 
 static void tell_owner(struct env_conn *conn, uint32_t events)
 {
@@ -165,12 +165,12 @@ static void on_ready(struct source *source)
     if (conn->state == CONN_OPEN)
         tell_owner(conn, events);
     else if (conn->state == CONN_CLOSING && discard_input(conn))
-        conn_free(conn);
+        net_conn_free(conn);
     else if (conn->state == CONN_DIALLING || conn->state == CONN_FAILED)
         dial_on_ready(conn, events);
 }
 
-struct env_conn *conn_create(struct env_loop *loop, enum conn_state state)
+struct env_conn *net_conn_create(struct env_loop *loop, enum conn_state state)
 {
     struct env_conn *conn = calloc(1, sizeof *conn);
 
@@ -197,7 +197,7 @@ const char *env_conn_peer(const struct env_conn *conn)
     return conn->peer;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------- */
+/* ---- bytes ---------------------------------------------------------------------------------- */
 
 static size_t total_size(const struct iovec *iov, int iov_count)
 {

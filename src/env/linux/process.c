@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- signals ----------------------------------------------------------------------------------- */
+/* ---- signals -------------------------------------------------------------------------------- */
 
 struct signal_source {
     struct source source;
@@ -81,7 +81,7 @@ void env_signals_unwatch(struct env_signals *signals)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* ---- children ---------------------------------------------------------------------------------- */
+/* ---- children ------------------------------------------------------------------------------- */
 
 /* In the child, between fork and exec: only calls that are safe there. */
 static _Noreturn void become(char *const argv[], int output, pid_t parent)
@@ -148,7 +148,7 @@ void env_child_kill(struct env_child *child, int signal_number)
     kill(child->pid, signal_number);
 }
 
-/* ---- about ourselves --------------------------------------------------------------------------- */
+/* ---- about ourselves ------------------------------------------------------------------------ */
 
 bool env_is_terminal(int descriptor)
 {

@@ -37,7 +37,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- timers ------------------------------------------------------------------------------------ */
+/* ---- timers --------------------------------------------------------------------------------- */
 
 struct counted_timer {
     struct env_timer timer;
@@ -110,7 +110,7 @@ static void test_a_timer_for_the_past_waits_for_the_next_turn(void **state)
     assert_int_equal(env_loop_turn(fixture->loop, 0, 0), 0);
 }
 
-/* ---- posts and threads ------------------------------------------------------------------------- */
+/* ---- posts and threads ---------------------------------------------------------------------- */
 
 #define POSTERS 4
 #define POSTS 2000
@@ -212,7 +212,7 @@ static void test_a_stop_before_the_start_counts(void **state)
     env_loop_run(fixture->loop);
 }
 
-/* ---- hooks ------------------------------------------------------------------------------------- */
+/* ---- hooks ---------------------------------------------------------------------------------- */
 
 struct counted_hook {
     struct env_hook hook;
@@ -244,7 +244,7 @@ static void test_hooks_run_each_turn(void **state)
     env_hook_remove(&ever.hook);
 }
 
-/* ---- process ----------------------------------------------------------------------------------- */
+/* ---- process -------------------------------------------------------------------------------- */
 
 static int signal_seen;
 

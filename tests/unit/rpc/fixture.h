@@ -66,7 +66,7 @@ static inline uint64_t counter(struct rpc *rpc, const char *name)
     return 0;
 }
 
-/* ---- the service ----------------------------------------------------------------------------- */
+/* ---- the service ---------------------------------------------------------------------------- */
 
 static inline void on_sent(void *owner, enum snow_status status)
 {
@@ -211,7 +211,7 @@ static const struct rpc_service fixture_service = {
     .on_close = on_close,
 };
 
-/* ---- both ends ------------------------------------------------------------------------------- */
+/* ---- both ends ------------------------------------------------------------------------------ */
 
 static const struct rpc_options fixture_options = {.hello_timeout_ms = 2000,
                                                    .progress_timeout_ms = 5000};
@@ -316,7 +316,7 @@ static inline int teardown(void **state)
     return 0;
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
 struct asked {
     struct rpc_call call; /* first */

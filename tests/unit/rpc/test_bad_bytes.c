@@ -101,7 +101,7 @@ static void assert_closed(struct raw *raw, const char *metric)
     env_conn_close(raw->conn, false);
 }
 
-/* ---- before the greeting ----------------------------------------------------------------------- */
+/* ---- before the greeting -------------------------------------------------------------------- */
 
 static void test_another_protocol(void **state)
 {
@@ -170,7 +170,7 @@ static void test_silence(void **state)
     assert_closed(&raw, "rpc_hello_timeouts");
 }
 
-/* ---- after it ---------------------------------------------------------------------------------- */
+/* ---- after it ------------------------------------------------------------------------------- */
 
 static void test_a_damaged_header(void **state)
 {

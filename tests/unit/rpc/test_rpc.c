@@ -1,6 +1,6 @@
 #include "fixture.h"
 
-/* ---- requests and replies --------------------------------------------------------------------- */
+/* ---- requests and replies ------------------------------------------------------------------- */
 
 static void test_a_call_is_answered(void **state)
 {
@@ -82,7 +82,7 @@ static void test_oneway(void **state)
     assert_int_equal(rpc_oneway(fixture->conn, WIRE_lookup, &message), SNOW_INVALID);
 }
 
-/* ---- bounds ----------------------------------------------------------------------------------- */
+/* ---- bounds --------------------------------------------------------------------------------- */
 
 static void test_too_many_calls_are_busy(void **state)
 {
@@ -128,7 +128,7 @@ static void test_what_is_too_large_is_refused(void **state)
     assert_false(rpc_call_is_open(&asked.call));
 }
 
-/* ---- endings ---------------------------------------------------------------------------------- */
+/* ---- endings -------------------------------------------------------------------------------- */
 
 static void test_a_deadline_ends_both_sides(void **state)
 {
@@ -237,7 +237,7 @@ static void test_what_was_said_before_a_close_is_heard(void **state)
     assert_int_equal(fixture->oneways, 1);
 }
 
-/* ---- greeting --------------------------------------------------------------------------------- */
+/* ---- greeting ------------------------------------------------------------------------------- */
 
 static void greet(void **state, const struct rpc_identity *server,
                   const struct rpc_identity *client, uint64_t expect, enum snow_status expected,
@@ -348,7 +348,7 @@ static void test_a_silent_peer_times_out(void **state)
     assert_int_equal(fixture->open_status, SNOW_TIMEOUT);
 }
 
-/* ---- destroying from within ------------------------------------------------------------------- */
+/* ---- destroying from within ----------------------------------------------------------------- */
 
 struct destroyer {
     struct rpc_call call; /* first */
