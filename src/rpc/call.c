@@ -7,7 +7,7 @@
  * Invariants.
  *   Q1  An open call holds the slot that its id names.
  *   Q2  A call that ends leaves nothing behind that knows its memory: its payload is taken back
- *       from the queue, or the connection breaks; its destination is drained, or the connection breaks.
+ *       from the queue and its destination is drained, or the connection breaks.
  */
 #include "rpc/conn.h"
 
@@ -32,7 +32,7 @@ static bool detach(struct rpc_call *call)
             known_to_peer = false;
         } else {
             if (rpc_conn_alive(conn))
-                rpc_count(conn->rpc, METRIC_rpc_resets);
+                rpc_count(conn->rpc, RPC_METRIC_resets);
             rpc_conn_break(conn, SNOW_CLOSED, true);
         }
     }
@@ -57,7 +57,7 @@ static void on_deadline(struct env_timer *timer)
     struct rpc *rpc = conn->rpc;
 
     rpc_enter(rpc);
-    rpc_count(rpc, METRIC_rpc_calls_timed_out);
+    rpc_count(rpc, RPC_METRIC_calls_timed_out);
     if (detach(call))
         tell_peer(conn, call->id, call->type);
     call->on_reply(call, SNOW_TIMEOUT, NULL, true);
@@ -70,7 +70,7 @@ void rpc_call_cancel(struct rpc_call *call)
 
     if (conn == NULL)
         return;
-    rpc_count(conn->rpc, METRIC_rpc_calls_cancelled);
+    rpc_count(conn->rpc, RPC_METRIC_calls_cancelled);
     if (detach(call))
         tell_peer(conn, call->id, call->type);
 }
@@ -82,7 +82,7 @@ void rpc_call_end_all(struct rpc_conn *conn)
 
         if (call == NULL)
             continue;
-        rpc_count(conn->rpc, METRIC_rpc_calls_lost);
+        rpc_count(conn->rpc, RPC_METRIC_calls_lost);
         detach(call);
         call->on_reply(call, SNOW_CLOSED, NULL, true);
     }
@@ -123,7 +123,7 @@ static enum snow_status check_room(struct rpc_conn *conn)
     if (conn->state != RPC_CONN_OPEN)
         return SNOW_NOT_READY;
     if (conn->queued > LIMIT_SEND_QUEUE) {
-        rpc_count(conn->rpc, METRIC_rpc_calls_busy);
+        rpc_count(conn->rpc, RPC_METRIC_calls_busy);
         return SNOW_BUSY;
     }
     return SNOW_OK;
@@ -150,7 +150,7 @@ enum snow_status rpc_call_start(struct rpc_conn *conn, struct rpc_call *call, ui
     else
         return status;
     if (status != SNOW_OK) {
-        rpc_count(rpc, METRIC_rpc_calls_busy);
+        rpc_count(rpc, RPC_METRIC_calls_busy);
         return status == SNOW_LIMIT ? SNOW_BUSY : status;
     }
     call->conn = conn;
@@ -169,7 +169,7 @@ enum snow_status rpc_call_start(struct rpc_conn *conn, struct rpc_call *call, ui
         call->timer.on_event = on_deadline;
         env_timer_arm(rpc->loop, &call->timer, deadline_ns);
     }
-    rpc_count(rpc, METRIC_rpc_calls_started);
+    rpc_count(rpc, RPC_METRIC_calls_started);
     return SNOW_OK;
 }
 
@@ -206,7 +206,7 @@ static void expect_payload(struct rpc_conn *conn, struct rpc_call *call,
     uint8_t *copy = realloc(incoming->body, body.size + 1);
 
     if (copy == NULL) {
-        rpc_conn_bad(conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
         return;
     }
     incoming->body = copy;
@@ -215,7 +215,7 @@ static void expect_payload(struct rpc_conn *conn, struct rpc_call *call,
     arena_reset(&incoming->arena);
     if (wire_reply_decode(header->type, bytes_of(copy, body.size), header->version,
                           &incoming->arena, &incoming->reply) != SNOW_OK) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_message);
+        rpc_conn_bad(conn, RPC_METRIC_bad_message);
         return;
     }
     incoming->call = call;
@@ -224,7 +224,7 @@ static void expect_payload(struct rpc_conn *conn, struct rpc_call *call,
         !call->on_payload(call, incoming->reply, header->payload_size, &to))
         return;
     if (incoming->call == call && rpc_conn_alive(conn) && rpc_payload_direct(conn, &to) != SNOW_OK)
-        rpc_conn_bad(conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
 }
 
 void rpc_call_payload_end(struct rpc_conn *conn, struct rpc_call *call)
@@ -239,7 +239,7 @@ void rpc_call_reply(struct rpc_conn *conn, const struct frame_header *header, st
     void *reply;
 
     if (call == NULL || call->id != header->request_id) {
-        rpc_count(conn->rpc, METRIC_rpc_replies_late);
+        rpc_count(conn->rpc, RPC_METRIC_replies_late);
         rpc_payload_forget(conn);
         return;
     }
@@ -247,7 +247,7 @@ void rpc_call_reply(struct rpc_conn *conn, const struct frame_header *header, st
     if (header->type != call->type || (last && call->out != NULL) ||
         (header->status != SNOW_OK &&
          (!last || header->body_size > 0 || header->payload_size > 0))) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_reply);
+        rpc_conn_bad(conn, RPC_METRIC_bad_reply);
         return;
     }
     if (header->status != SNOW_OK) {
@@ -259,7 +259,7 @@ void rpc_call_reply(struct rpc_conn *conn, const struct frame_header *header, st
         return;
     }
     if (wire_reply_decode(header->type, body, header->version, &conn->arena, &reply) != SNOW_OK) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_message);
+        rpc_conn_bad(conn, RPC_METRIC_bad_message);
         return;
     }
     finish(call, SNOW_OK, reply, last);

@@ -87,7 +87,7 @@ void rpc_conn_accepted(void *owner, struct env_conn *stream)
     struct rpc_conn *conn = NULL;
 
     if (rpc->conn_count >= LIMIT_CONNECTIONS)
-        rpc_count(rpc, METRIC_rpc_connections_over_limit);
+        rpc_count(rpc, RPC_METRIC_connections_over_limit);
     else
         conn = rpc_conn_create(rpc, RPC_CONN_LISTENING);
     if (conn == NULL) {
@@ -168,13 +168,13 @@ static void tell_end(struct rpc_conn *conn, enum snow_status status)
     struct rpc *rpc = conn->rpc;
 
     if (conn->greeted) {
-        rpc_count(rpc, METRIC_rpc_connections_lost);
+        rpc_count(rpc, RPC_METRIC_connections_lost);
         if (conn->on_end != NULL)
             conn->on_end(conn->owner, status);
         else if (rpc->service->on_close != NULL)
             rpc->service->on_close(rpc->owner, conn, status);
     } else if (conn->on_open != NULL) {
-        rpc_count(rpc, METRIC_rpc_dials_failed);
+        rpc_count(rpc, RPC_METRIC_dials_failed);
         conn->on_open(conn->owner, conn, status, NULL);
     }
 }

@@ -22,10 +22,10 @@
 #include "wire/frame.h"
 
 enum rpc_metric {
-#define METRIC(name, text) METRIC_##name,
+#define METRIC(name, kind, text) RPC_METRIC_##name,
 #include "rpc/rpc_metrics.def"
 #undef METRIC
-    METRIC_COUNT
+    RPC_METRIC_COUNT
 };
 
 #define RPC_SLOT_BITS 10u
@@ -58,7 +58,7 @@ struct rpc {
     uint8_t *scratch;      /* a frame being encoded */
     uint8_t *input;        /* RPC_INPUT_SIZE: what came, of the connection being read */
     uint8_t *sink;         /* RPC_SINK_SIZE: drained bytes */
-    uint64_t counters[METRIC_COUNT];
+    uint64_t counters[RPC_METRIC_COUNT];
 };
 
 /* Something that waits to be sent: frames without payload one after the other, or one frame with

@@ -14,7 +14,7 @@ static void on_timer(struct env_timer *timer)
     struct rpc *rpc = conn->rpc;
 
     rpc_enter(rpc);
-    rpc_count(rpc, METRIC_rpc_hello_timeouts);
+    rpc_count(rpc, RPC_METRIC_hello_timeouts);
     rpc_conn_end(conn, SNOW_TIMEOUT, true);
     rpc_leave(rpc);
 }
@@ -68,7 +68,7 @@ void rpc_hello_ask(struct rpc_conn *conn)
 static void give_up(struct rpc_conn *conn, enum snow_status status,
                     const struct wire_hello_rep *hello)
 {
-    rpc_count(conn->rpc, METRIC_rpc_dials_failed);
+    rpc_count(conn->rpc, RPC_METRIC_dials_failed);
     conn->on_open(conn->owner, conn, status, hello);
     rpc_conn_end(conn, status, false);
 }
@@ -83,7 +83,7 @@ void rpc_hello_reply(struct rpc_conn *conn, const struct frame_header *header, s
     if (header->type != WIRE_hello || header->request_id != 0 || header->payload_size != 0 ||
         header->kind != FRAME_REPLY_LAST ||
         wire_reply_decode(WIRE_hello, body, conn->version, &conn->arena, &decoded) != SNOW_OK) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_hello);
+        rpc_conn_bad(conn, RPC_METRIC_bad_hello);
         return;
     }
     hello = decoded;
@@ -92,12 +92,12 @@ void rpc_hello_reply(struct rpc_conn *conn, const struct frame_header *header, s
         return;
     }
     if (hello->version < WIRE_VERSION_MIN || hello->version > WIRE_VERSION) {
-        rpc_count(rpc, METRIC_rpc_hello_refused_version);
+        rpc_count(rpc, RPC_METRIC_hello_refused_version);
         give_up(conn, SNOW_REFUSED, hello);
         return;
     }
     if (hello->cluster != 0 && identity->cluster != 0 && hello->cluster != identity->cluster) {
-        rpc_count(rpc, METRIC_rpc_hello_refused_cluster);
+        rpc_count(rpc, RPC_METRIC_hello_refused_cluster);
         give_up(conn, SNOW_REFUSED, hello);
         return;
     }
@@ -106,7 +106,7 @@ void rpc_hello_reply(struct rpc_conn *conn, const struct frame_header *header, s
     if (header->term > identity->term)
         identity->term = header->term;
     become_open(conn, hello->version);
-    rpc_count(rpc, METRIC_rpc_connections_dialled);
+    rpc_count(rpc, RPC_METRIC_connections_dialled);
     conn->on_open(conn->owner, conn, SNOW_OK, hello);
 }
 
@@ -140,18 +140,18 @@ static enum snow_status check(struct rpc *rpc, const struct wire_hello_req *hell
     uint8_t version = hello->version_max < WIRE_VERSION ? hello->version_max : WIRE_VERSION;
 
     if (version < WIRE_VERSION_MIN || version < hello->version_min)
-        return refuse(rpc, reply, METRIC_rpc_hello_refused_version,
+        return refuse(rpc, reply, RPC_METRIC_hello_refused_version,
                       "no common protocol version: run releases that are closer together");
     if (!tokens_equal(hello->token, identity->token))
-        return refuse(rpc, reply, METRIC_rpc_hello_refused_token,
+        return refuse(rpc, reply, RPC_METRIC_hello_refused_token,
                       "the cluster token differs: give both sides the same one");
     if (hello->cluster != 0 && identity->cluster != 0 && hello->cluster != identity->cluster)
-        return refuse(rpc, reply, METRIC_rpc_hello_refused_cluster,
+        return refuse(rpc, reply, RPC_METRIC_hello_refused_cluster,
                       "this is another cluster: check the address");
     if (hello->role != WIRE_ROLE_NODE && hello->role != WIRE_ROLE_HEARTBEAT &&
         hello->incarnation != 0 && identity->incarnation != 0 &&
         hello->incarnation != identity->incarnation)
-        return refuse(rpc, reply, METRIC_rpc_hello_refused_incarnation,
+        return refuse(rpc, reply, RPC_METRIC_hello_refused_incarnation,
                       "another node has this address now: ask the master again");
     reply->version = version;
     reply->features = hello->features & identity->features;
@@ -170,7 +170,7 @@ void rpc_hello_request(struct rpc_conn *conn, const struct frame_header *header,
     if (header->type != WIRE_hello || header->request_id != 0 || header->payload_size != 0 ||
         header->kind != FRAME_REQUEST ||
         wire_request_decode(WIRE_hello, body, conn->version, &conn->arena, &decoded) != SNOW_OK) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_hello);
+        rpc_conn_bad(conn, RPC_METRIC_bad_hello);
         return;
     }
     hello = decoded;
@@ -183,7 +183,7 @@ void rpc_hello_request(struct rpc_conn *conn, const struct frame_header *header,
         reply.term = rpc->identity.term;
         status = rpc->service->on_hello(rpc->owner, conn, hello, &reply);
         if (status != SNOW_OK)
-            rpc_count(rpc, METRIC_rpc_hello_refused_service);
+            rpc_count(rpc, RPC_METRIC_hello_refused_service);
     }
     if (!rpc_conn_alive(conn))
         return;
@@ -197,7 +197,7 @@ void rpc_hello_request(struct rpc_conn *conn, const struct frame_header *header,
     rpc_send_frame(conn, &answer, rpc_send_body(conn, &writer), NULL, false, NULL);
     if (status == SNOW_OK) {
         become_open(conn, reply.version);
-        rpc_count(rpc, METRIC_rpc_connections_accepted);
+        rpc_count(rpc, RPC_METRIC_connections_accepted);
         return;
     }
     rpc_send_flush(conn); /* the reason, then the end */

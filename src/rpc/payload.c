@@ -44,7 +44,7 @@ void rpc_payload_expect(struct rpc_conn *conn, uint64_t size)
     if (size == 0)
         return;
     if (!reserve(incoming, 1)) {
-        rpc_conn_bad(conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
         return;
     }
     incoming->left = size;
@@ -84,7 +84,7 @@ void rpc_payload_forget(struct rpc_conn *conn)
         return;
     drain_rest(incoming);
     if (incoming->left > RPC_DRAIN_MAX && rpc_conn_alive(conn)) {
-        rpc_count(conn->rpc, METRIC_rpc_resets);
+        rpc_count(conn->rpc, RPC_METRIC_resets);
         rpc_conn_break(conn, SNOW_CLOSED, true);
     }
 }
@@ -190,7 +190,7 @@ void rpc_payload_take(struct rpc_conn *conn, const uint8_t *data, size_t size)
         uint8_t *at = piece->at;
 
         if (at == NULL)
-            conn->rpc->counters[METRIC_rpc_bytes_drained] += taken;
+            conn->rpc->counters[RPC_METRIC_bytes_drained] += taken;
         else
             piece->at += taken;
         if (at != NULL && data != NULL)

@@ -19,12 +19,12 @@
 /* ---- frames --------------------------------------------------------------------------------- */
 
 static const enum rpc_metric metric_of_reason[FRAME_REASON_COUNT] = {
-    [FRAME_REASON_BAD_MAGIC] = METRIC_rpc_bad_magic,
-    [FRAME_REASON_BAD_HEADER_CRC] = METRIC_rpc_bad_header,
-    [FRAME_REASON_BAD_VERSION] = METRIC_rpc_bad_version,
-    [FRAME_REASON_BAD_KIND] = METRIC_rpc_bad_kind,
-    [FRAME_REASON_OVER_LIMIT] = METRIC_rpc_bad_limit,
-    [FRAME_REASON_BAD_BODY_CRC] = METRIC_rpc_bad_body,
+    [FRAME_REASON_BAD_MAGIC] = RPC_METRIC_bad_magic,
+    [FRAME_REASON_BAD_HEADER_CRC] = RPC_METRIC_bad_header,
+    [FRAME_REASON_BAD_VERSION] = RPC_METRIC_bad_version,
+    [FRAME_REASON_BAD_KIND] = RPC_METRIC_bad_kind,
+    [FRAME_REASON_OVER_LIMIT] = RPC_METRIC_bad_limit,
+    [FRAME_REASON_BAD_BODY_CRC] = RPC_METRIC_bad_body,
 };
 
 /* A header that may come now on this connection; false: it was bad, the connection broke. */
@@ -51,12 +51,12 @@ static void handle_oneway(struct rpc_conn *conn, const struct frame_header *head
     void *message;
 
     if (type == NULL) { /* of a newer peer: nobody waits for an answer */
-        rpc_count(rpc, METRIC_rpc_unknown_types);
+        rpc_count(rpc, RPC_METRIC_unknown_types);
         return;
     }
     if (wire_oneway_decode(header->type, body, header->version, &conn->arena, &message) !=
         SNOW_OK) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_message);
+        rpc_conn_bad(conn, RPC_METRIC_bad_message);
         return;
     }
     if (rpc->service->on_oneway != NULL)
@@ -88,10 +88,10 @@ static void handle_frame(struct rpc_conn *conn, const struct frame_header *heade
                          struct bytes body)
 {
     if (frame_body_check(header, body) != FRAME_REASON_OK) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_body);
+        rpc_conn_bad(conn, RPC_METRIC_bad_body);
         return;
     }
-    rpc_count(conn->rpc, METRIC_rpc_frames_received);
+    rpc_count(conn->rpc, RPC_METRIC_frames_received);
     arena_reset(&conn->arena);
     if (conn->state == RPC_CONN_OPEN)
         handle_open(conn, header, body);
@@ -123,7 +123,7 @@ static bool partial_reserve(struct rpc_conn *conn, size_t size)
     uint8_t *larger = realloc(conn->partial, size);
 
     if (larger == NULL) {
-        rpc_conn_bad(conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
         return false;
     }
     conn->partial = larger;
@@ -240,7 +240,7 @@ static ssize_t receive_once(struct rpc_conn *conn)
 
     if (got <= 0)
         return got;
-    rpc->counters[METRIC_rpc_bytes_received] += (uint64_t)got;
+    rpc->counters[RPC_METRIC_bytes_received] += (uint64_t)got;
     if (direct > (size_t)got)
         direct = (size_t)got;
     if (payload) {
@@ -261,7 +261,7 @@ void rpc_receive(struct rpc_conn *conn)
     while (rpc_conn_alive(conn) && conn->state != RPC_CONN_DIALLING) {
         if (conn->queued_replies > LIMIT_SEND_QUEUE) {
             conn->paused = true;
-            rpc_count(rpc, METRIC_rpc_reads_paused);
+            rpc_count(rpc, RPC_METRIC_reads_paused);
             return;
         }
         ssize_t got = receive_once(conn);

@@ -35,7 +35,7 @@ static void stop_receiving(struct rpc_request *request)
         return;
     conn->incoming.request = NULL;
     if (rpc_payload_direct(conn, &nothing) != SNOW_OK)
-        rpc_conn_bad(conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
 }
 
 /* Tells whoever was to answer it, and frees it. */
@@ -61,7 +61,7 @@ static void on_deadline(struct env_timer *timer)
     struct rpc *rpc = request->conn->rpc;
 
     rpc_enter(rpc);
-    rpc_count(rpc, METRIC_rpc_requests_expired);
+    rpc_count(rpc, RPC_METRIC_requests_expired);
     gone(request, SNOW_TIMEOUT);
     rpc_leave(rpc);
 }
@@ -72,7 +72,7 @@ void rpc_request_cancelled(struct rpc_conn *conn, const struct frame_header *hea
 
     if (request == NULL || request->id != header->request_id)
         return; /* it was answered meanwhile */
-    rpc_count(conn->rpc, METRIC_rpc_requests_cancelled);
+    rpc_count(conn->rpc, RPC_METRIC_requests_cancelled);
     gone(request, SNOW_CANCELLED);
 }
 
@@ -83,7 +83,7 @@ void rpc_request_end_all(struct rpc_conn *conn)
 
         if (request == NULL)
             continue;
-        rpc_count(conn->rpc, METRIC_rpc_requests_lost);
+        rpc_count(conn->rpc, RPC_METRIC_requests_lost);
         gone(request, SNOW_CLOSED);
     }
 }
@@ -142,13 +142,13 @@ static void serve(struct rpc_conn *conn, const struct frame_header *header, stru
     struct rpc_request *request = request_create(conn, header);
 
     if (request == NULL) {
-        rpc_conn_bad(conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
         return;
     }
     request->message = message;
     request->body = body;
     request->is_new = true;
-    rpc_count(rpc, METRIC_rpc_requests);
+    rpc_count(rpc, RPC_METRIC_requests);
     if (header->type == WIRE_ping) {
         answer_ping(request, message);
         return;
@@ -177,18 +177,18 @@ void rpc_request_arrived(struct rpc_conn *conn, const struct frame_header *heade
 
     if (header->type == WIRE_hello || header->request_id == 0 ||
         rpc_slots_at(&conn->requests, header->request_id) != NULL) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_request_id);
+        rpc_conn_bad(conn, RPC_METRIC_bad_request_id);
         return;
     }
     if (wire_type_find(header->type) == NULL) { /* of a newer peer */
-        rpc_count(conn->rpc, METRIC_rpc_unknown_types);
+        rpc_count(conn->rpc, RPC_METRIC_unknown_types);
         conn->incoming.request_id = header->request_id;
         refuse(conn, header, SNOW_INVALID);
         return;
     }
     if (wire_request_decode(header->type, body, header->version, &conn->arena, &message) !=
         SNOW_OK) {
-        rpc_conn_bad(conn, METRIC_rpc_bad_message);
+        rpc_conn_bad(conn, RPC_METRIC_bad_message);
         return;
     }
     conn->incoming.request_id = header->request_id;
@@ -236,14 +236,14 @@ void rpc_request_keep(struct rpc_request *request)
     ASSERT(request->is_new); /* later there is nothing left to keep */
     request->kept_body = malloc(request->body.size + 1);
     if (request->kept_body == NULL) {
-        rpc_conn_bad(request->conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(request->conn, RPC_METRIC_no_memory);
         return;
     }
     if (request->body.size > 0)
         memcpy(request->kept_body, request->body.at, request->body.size);
     if (wire_request_decode(request->type, bytes_of(request->kept_body, request->body.size),
                             request->conn->version, &request->arena, &message) != SNOW_OK) {
-        rpc_conn_bad(request->conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(request->conn, RPC_METRIC_no_memory);
         return;
     }
     request->message = message;
@@ -261,7 +261,7 @@ void rpc_request_receive(struct rpc_request *request, const struct rpc_payload *
     if (!rpc_conn_alive(conn))
         return; /* the request is gone in the next turn */
     if (rpc_payload_direct(conn, to) != SNOW_OK) {
-        rpc_conn_bad(conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
         return;
     }
     conn->incoming.request = request;
@@ -276,7 +276,7 @@ void rpc_request_cut(struct rpc_request *request, const uint8_t *at, size_t size
     if (conn->incoming.request != request || size == 0)
         return;
     if (rpc_payload_cut(conn, at, size) != SNOW_OK)
-        rpc_conn_bad(conn, METRIC_rpc_no_memory);
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
 }
 
 /* ---- answering ------------------------------------------------------------------------------ */
@@ -306,7 +306,7 @@ static bool encode(struct rpc_request *request, const void *message, struct byte
     enum snow_status status = wire_reply_encode(request->type, message, &writer);
 
     if (status != SNOW_OK && request->failed == SNOW_OK) {
-        rpc_count(request->conn->rpc, METRIC_rpc_replies_too_large);
+        rpc_count(request->conn->rpc, RPC_METRIC_replies_too_large);
         request->failed = status;
     }
     *body = rpc_send_body(request->conn, &writer);

@@ -195,11 +195,11 @@ const uint64_t *rpc_counters(const struct rpc *rpc)
 
 const char *rpc_counter_name(uint32_t index)
 {
-    static const char *const names[METRIC_COUNT] = {
-#define METRIC(name, text) #name,
+    static const char *const names[RPC_METRIC_COUNT] = {
+#define METRIC(name, kind, text) #name,
 #include "rpc/rpc_metrics.def"
 #undef METRIC
     };
 
-    return index < METRIC_COUNT ? names[index] : NULL;
+    return index < RPC_METRIC_COUNT ? names[index] : NULL;
 }

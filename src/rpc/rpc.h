@@ -146,8 +146,8 @@ struct rpc_call {
 /* Encodes message now and queues it; leaves at the end of the loop's turn.  payload NULL or sent
  * after the body, from where it lies: its memory must not change until the call ended (R3 for
  * sending: a call that ends while its payload is partly sent resets the connection).  deadline_ns
- * 0: none.  Fails (and then never calls back): BUSY, LIMIT (too large), INVALID (payload->size is no
- * sum), NOT_READY (not greeted yet), CLOSED. */
+ * 0: none.  Fails (and then never calls back): BUSY, LIMIT (too large), INVALID (the sizes of the
+ * payload), NOT_READY (not greeted yet), CLOSED. */
 MUST_CHECK enum snow_status rpc_call_start(struct rpc_conn *conn, struct rpc_call *call,
                                            uint16_t type, const void *message,
                                            const struct rpc_payload *payload, uint64_t deadline_ns);

@@ -43,7 +43,7 @@ static struct rpc_out *out_create(struct rpc_conn *conn, size_t capacity, bool h
     struct rpc_out *out = malloc(sizeof *out + capacity);
 
     if (out == NULL) {
-        rpc_count(conn->rpc, METRIC_rpc_no_memory);
+        rpc_count(conn->rpc, RPC_METRIC_no_memory);
         rpc_conn_break(conn, SNOW_NO_MEMORY, true);
         return NULL;
     }
@@ -92,7 +92,7 @@ void rpc_send_frame(struct rpc_conn *conn, const struct frame_header *header, st
         to->reply_size += size;
         conn->queued_replies += size;
     }
-    rpc_count(conn->rpc, METRIC_rpc_frames_sent);
+    rpc_count(conn->rpc, RPC_METRIC_frames_sent);
     if (!held)
         make_dirty(conn);
 }
@@ -241,8 +241,8 @@ void rpc_send_flush(struct rpc_conn *conn)
             rpc_conn_break(conn, SNOW_CLOSED, true);
             return;
         }
-        rpc_count(rpc, METRIC_rpc_sends);
-        rpc->counters[METRIC_rpc_bytes_sent] += (uint64_t)sent;
+        rpc_count(rpc, RPC_METRIC_sends);
+        rpc->counters[RPC_METRIC_bytes_sent] += (uint64_t)sent;
         conn->blocked = (uint64_t)sent < total;
         conn->sent_ns = env_now_ns(rpc->env);
         advance(conn, (uint64_t)sent);
@@ -292,7 +292,7 @@ void rpc_send_on_progress_timer(struct env_timer *timer)
         return;
     if ((sending && now_ns - conn->sent_ns >= timeout_ns) ||
         (receiving && now_ns - conn->received_ns >= timeout_ns)) {
-        rpc_count(rpc, METRIC_rpc_stalls);
+        rpc_count(rpc, RPC_METRIC_stalls);
         rpc_enter(rpc);
         rpc_conn_break(conn, SNOW_TIMEOUT, true);
         rpc_leave(rpc);

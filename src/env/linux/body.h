@@ -1,8 +1,8 @@
 /* What the files of env/linux share: the process, its loops, and what waits on them.
  *
  * Idea.     Everything that epoll can wake is a struct source.  The kernel's events only put
- *           sources on the loop's ready list; the turn then runs that list one by one, so that a stop or a
- *           close in between loses nothing.
+ *           sources on the loop's ready list; the turn then runs that list one by one, so that a
+ *           stop or a close in between loses nothing.
  * Invariants.
  *   B1  A source on the ready list is alive: whoever frees it takes it off first.
  *   B2  What becomes ready while the list runs waits for the next turn (E2 of env.h).

@@ -110,7 +110,7 @@ static void test_another_protocol(void **state)
 
     raw_dial(&raw, *state);
     raw_send(&raw, text, sizeof text);
-    assert_closed(&raw, "rpc_bad_magic");
+    assert_closed(&raw, "bad_magic");
 }
 
 static void test_no_greeting(void **state)
@@ -122,7 +122,7 @@ static void test_no_greeting(void **state)
     raw_dial(&raw, *state);
     make_frame(&raw, header, body, sizeof body);
     raw_send(&raw, raw.frame, raw.frame_size);
-    assert_closed(&raw, "rpc_bad_hello");
+    assert_closed(&raw, "bad_hello");
 }
 
 static void test_a_large_greeting(void **state)
@@ -134,7 +134,7 @@ static void test_a_large_greeting(void **state)
     raw_dial(&raw, *state);
     make_frame(&raw, header, body, sizeof body);
     raw_send(&raw, raw.frame, FRAME_HEADER_SIZE); /* the header is enough */
-    assert_closed(&raw, "rpc_bad_limit");
+    assert_closed(&raw, "bad_limit");
 }
 
 static void test_a_greeting_of_the_wrong_versions(void **state)
@@ -153,7 +153,7 @@ static void test_a_greeting_of_the_wrong_versions(void **state)
     assert_int_equal(wire_request_encode(WIRE_hello, &hello, &writer), SNOW_OK);
     make_frame(&raw, header, body, writer_size(&writer));
     raw_send(&raw, raw.frame, raw.frame_size);
-    assert_closed(&raw, "rpc_hello_refused_version");
+    assert_closed(&raw, "hello_refused_version");
     assert_true(raw.got_size > FRAME_HEADER_SIZE); /* the reason came */
 }
 
@@ -167,7 +167,7 @@ static void test_silence(void **state)
 
     start(fixture, &server, &client, &hasty);
     raw_dial(&raw, fixture);
-    assert_closed(&raw, "rpc_hello_timeouts");
+    assert_closed(&raw, "hello_timeouts");
 }
 
 /* ---- after it ------------------------------------------------------------------------------- */
@@ -182,7 +182,7 @@ static void test_a_damaged_header(void **state)
     make_frame(&raw, header, body, sizeof body);
     raw.frame[9] ^= 1;
     raw_send(&raw, raw.frame, raw.frame_size);
-    assert_closed(&raw, "rpc_bad_header");
+    assert_closed(&raw, "bad_header");
 }
 
 static void test_a_damaged_body(void **state)
@@ -195,7 +195,7 @@ static void test_a_damaged_body(void **state)
     make_frame(&raw, header, body, sizeof body);
     raw.frame[FRAME_HEADER_SIZE] ^= 1;
     raw_send(&raw, raw.frame, raw.frame_size);
-    assert_closed(&raw, "rpc_bad_body");
+    assert_closed(&raw, "bad_body");
 }
 
 static void test_a_body_above_the_limit(void **state)
@@ -210,7 +210,7 @@ static void test_a_body_above_the_limit(void **state)
     raw_greet(&raw, *state);
     frame_header_encode(&header, raw.frame);
     raw_send(&raw, raw.frame, FRAME_HEADER_SIZE);
-    assert_closed(&raw, "rpc_bad_limit");
+    assert_closed(&raw, "bad_limit");
 }
 
 static void test_a_body_that_does_not_decode(void **state)
@@ -222,7 +222,7 @@ static void test_a_body_that_does_not_decode(void **state)
     raw_greet(&raw, *state);
     make_frame(&raw, header, body, sizeof body);
     raw_send(&raw, raw.frame, raw.frame_size);
-    assert_closed(&raw, "rpc_bad_message");
+    assert_closed(&raw, "bad_message");
 }
 
 static void test_a_request_id_in_use(void **state)
@@ -237,7 +237,7 @@ static void test_a_request_id_in_use(void **state)
     header.request_id = 2 << 10; /* another id in the same slot */
     make_frame(&raw, header, body, sizeof body);
     raw_send(&raw, raw.frame, raw.frame_size);
-    assert_closed(&raw, "rpc_bad_request_id");
+    assert_closed(&raw, "bad_request_id");
     assert_int_equal(raw.fixture->gone, 1);
 }
 
@@ -254,7 +254,7 @@ static void test_replies_to_nothing_are_late(void **state)
     header.kind = FRAME_CANCEL;
     make_frame(&raw, header, NULL, 0);
     raw_send(&raw, raw.frame, raw.frame_size);
-    WAIT_FOR(raw.fixture, counter(raw.fixture->server, "rpc_replies_late") == 1);
+    WAIT_FOR(raw.fixture, counter(raw.fixture->server, "replies_late") == 1);
     assert_false(raw.ended);
     env_conn_close(raw.conn, false);
 }
@@ -279,7 +279,7 @@ static void test_unknown_types_are_answered(void **state)
                      FRAME_REASON_OK);
     assert_int_equal(answer.status, SNOW_INVALID);
     assert_int_equal(answer.kind, FRAME_REPLY_LAST);
-    WAIT_FOR(raw.fixture, counter(raw.fixture->server, "rpc_unknown_types") == 2);
+    WAIT_FOR(raw.fixture, counter(raw.fixture->server, "unknown_types") == 2);
     assert_false(raw.ended);
     env_conn_close(raw.conn, false);
 }
@@ -328,7 +328,7 @@ static void test_a_payload_that_stands_still(void **state)
     make_frame(&raw, header, body, writer_size(&writer));
     raw_send(&raw, raw.frame, raw.frame_size);
     raw_send(&raw, "half of it", 10);
-    assert_closed(&raw, "rpc_stalls");
+    assert_closed(&raw, "stalls");
     assert_int_equal(fixture->received_badly, 1);
     assert_int_equal(fixture->gone, 1);
 }
@@ -351,7 +351,7 @@ static void test_a_deaf_peer_is_not_read(void **state)
     assert_int_equal(wire_request_encode(WIRE_put_start, &put, &writer), SNOW_OK);
     make_frame(&raw, header, body, writer_size(&writer));
     raw_send(&raw, raw.frame, raw.frame_size);
-    WAIT_FOR(fixture, counter(fixture->server, "rpc_reads_paused") == 1);
+    WAIT_FOR(fixture, counter(fixture->server, "reads_paused") == 1);
     raw_send(&raw, raw.frame, raw.frame_size);
     for (int turn = 0; turn < 10; turn++)
         env_loop_turn(fixture->loop, NS_PER_MS, 0);

@@ -29,7 +29,7 @@ static void test_payloads_both_ways(void **state)
         assert_memory_equal(fixture->memory, mine, sizes[i]);
     }
     assert_int_equal(fixture->sent, sizeof sizes / sizeof sizes[0]);
-    assert_int_equal(counter(fixture->client, "rpc_bytes_drained"), 0);
+    assert_int_equal(counter(fixture->client, "bytes_drained"), 0);
     free(mine);
 }
 
@@ -67,7 +67,7 @@ static void test_a_refused_write_is_drained(void **state)
     ask_lookup(fixture, &after, 5);
     WAIT_FOR(fixture, write.ended == 1 && after.ended == 1);
     assert_int_equal(write.status, SNOW_STALE);
-    assert_int_equal(counter(fixture->server, "rpc_bytes_drained"), 3 * MIB);
+    assert_int_equal(counter(fixture->server, "bytes_drained"), 3 * MIB);
     assert_int_equal(fixture->closes, 0);
     free(mine);
 }
@@ -84,7 +84,7 @@ static void test_a_refused_reply_payload_is_drained(void **state)
     WAIT_FOR(fixture, read.ended == 1 && after.ended == 1);
     assert_int_equal(read.status, SNOW_OK);
     assert_int_equal(read.pieces_size, 0);
-    assert_int_equal(counter(fixture->client, "rpc_bytes_drained"), 3 * MIB);
+    assert_int_equal(counter(fixture->client, "bytes_drained"), 3 * MIB);
 }
 
 static void test_a_cut_drains_a_range(void **state)
@@ -101,7 +101,7 @@ static void test_a_cut_drains_a_range(void **state)
     WAIT_FOR(fixture, write.ended == 1);
     assert_int_equal(write.status, SNOW_OK);
     assert_memory_equal(fixture->memory, mine, 3 * MIB);
-    uint64_t drained = counter(fixture->server, "rpc_bytes_drained");
+    uint64_t drained = counter(fixture->server, "bytes_drained");
 
     /* The first piece may have been large; what came after the cut was drained. */
     assert_memory_equal(fixture->memory + 6 * MIB - drained, before + 3 * MIB - drained, drained);
@@ -143,7 +143,7 @@ static void test_a_half_sent_write_resets(void **state)
     WAIT_FOR(fixture, fixture->closes == 2);
     assert_int_equal(write.replies, 0);
     assert_int_equal(other.status, SNOW_CLOSED);
-    assert_int_equal(counter(fixture->client, "rpc_resets"), 1);
+    assert_int_equal(counter(fixture->client, "resets"), 1);
     assert_int_equal(fixture->gone, 1); /* the one that waited; the write was answered */
 }
 

@@ -55,7 +55,7 @@ static void test_pipelining_shares_system_calls(void **state)
 {
     struct fixture *fixture = *state;
     static struct asked asked[1000];
-    uint64_t sends = counter(fixture->client, "rpc_sends");
+    uint64_t sends = counter(fixture->client, "sends");
     int ended = 0;
 
     memset(asked, 0, sizeof asked);
@@ -69,7 +69,7 @@ static void test_pipelining_shares_system_calls(void **state)
     }
     for (uint32_t i = 0; i < 1000; i++)
         assert_int_equal(asked[i].value, i);
-    assert_true(counter(fixture->client, "rpc_sends") - sends < 10);
+    assert_true(counter(fixture->client, "sends") - sends < 10);
 }
 
 static void test_oneway(void **state)
@@ -96,7 +96,7 @@ static void test_too_many_calls_are_busy(void **state)
         ask_lookup(fixture, &asked[i], i);
     assert_int_equal(rpc_call_start(fixture->conn, &more.call, WIRE_lookup, &lookup, NULL, 0),
                      SNOW_BUSY);
-    assert_int_equal(counter(fixture->client, "rpc_calls_busy"), 1);
+    assert_int_equal(counter(fixture->client, "calls_busy"), 1);
     for (uint32_t i = 0; i < LIMIT_REQUESTS_PER_CONN; i++)
         WAIT_FOR(fixture, asked[i].ended == 1);
     ask_lookup(fixture, &more, 1);
@@ -167,7 +167,7 @@ static void test_a_cancel_reaches_the_peer(void **state)
     ask_lookup(fixture, &asked, 1);
     env_loop_turn(fixture->loop, 0, 0); /* it leaves */
     rpc_call_cancel(&asked.call);
-    WAIT_FOR(fixture, counter(fixture->client, "rpc_replies_late") == 1);
+    WAIT_FOR(fixture, counter(fixture->client, "replies_late") == 1);
     ask_lookup(fixture, &asked, 2);
     WAIT_FOR(fixture, asked.ended == 1);
     assert_int_equal(asked.value, 2);
@@ -260,7 +260,7 @@ static void test_another_token_is_refused(void **state)
     struct rpc_identity client = client_identity();
 
     client.token = bytes_of_string("secreT");
-    greet(state, &server, &client, 0, SNOW_REFUSED, "rpc_hello_refused_token");
+    greet(state, &server, &client, 0, SNOW_REFUSED, "hello_refused_token");
 }
 
 static void test_another_cluster_is_refused(void **state)
@@ -269,7 +269,7 @@ static void test_another_cluster_is_refused(void **state)
     struct rpc_identity client = client_identity();
 
     client.cluster = 12;
-    greet(state, &server, &client, 0, SNOW_REFUSED, "rpc_hello_refused_cluster");
+    greet(state, &server, &client, 0, SNOW_REFUSED, "hello_refused_cluster");
 }
 
 static void test_another_incarnation_is_refused(void **state)
@@ -277,7 +277,7 @@ static void test_another_incarnation_is_refused(void **state)
     struct rpc_identity server = server_identity();
     struct rpc_identity client = client_identity();
 
-    greet(state, &server, &client, 98, SNOW_REFUSED, "rpc_hello_refused_incarnation");
+    greet(state, &server, &client, 98, SNOW_REFUSED, "hello_refused_incarnation");
 }
 
 static void test_the_expected_incarnation_is_greeted(void **state)
@@ -295,7 +295,7 @@ static void test_the_service_refuses(void **state)
     struct rpc_identity client = client_identity();
 
     fixture->refuse = SNOW_NOT_LEADER;
-    greet(state, &server, &client, 0, SNOW_NOT_LEADER, "rpc_hello_refused_service");
+    greet(state, &server, &client, 0, SNOW_NOT_LEADER, "hello_refused_service");
     assert_string_equal(fixture->reason, "ask the other one");
     assert_int_equal(fixture->closes, 0);
 }
