@@ -22,6 +22,7 @@
 
 #include "base/arena.h"
 #include "base/bytes.h"
+#include "base/fault.h"
 #include "base/status.h"
 #include "core/options.h"
 #include "wire/messages.h"
@@ -98,6 +99,7 @@ struct core_start {
     const struct core_expected *expected; /* nodes whose inventory is to come */
     uint32_t expected_count;
     uint64_t now_ns;
+    fault_set faults; /* planted by the simulator */
 };
 
 MUST_CHECK enum snow_status core_create(const struct core_options *options,
@@ -118,6 +120,9 @@ struct core_expected core_expected_at(const struct core *core, uint32_t index);
 
 /* A peer has seen a higher term: ours rises above it (asks for CORE_OUT_PERSIST). */
 void core_term_raise(struct core *core, uint32_t term, struct core_outputs *outputs);
+
+/* True when a node of this incarnation has mounted since this core began. */
+bool core_knows_node(struct core *core, uint64_t incarnation);
 
 /* True when every expected node's inventory is in, or the node is DEAD. */
 bool core_is_ready(const struct core *core);

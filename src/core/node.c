@@ -38,6 +38,11 @@ static struct node *find_incarnation(struct core *core, uint64_t incarnation)
     return NULL;
 }
 
+bool core_knows_node(struct core *core, uint64_t incarnation)
+{
+    return find_incarnation(core, incarnation) != NULL;
+}
+
 /* ---- what the state file lists ---- */
 
 static void expect(struct core *core, uint64_t incarnation)

@@ -19,6 +19,7 @@
 #define ENV_ENV_H
 
 #include "base/bytes.h"
+#include "base/fault.h"
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/status.h"
@@ -42,6 +43,9 @@ uint64_t env_wall_ms(struct env *env);
 
 /* Random numbers: from the kernel on Linux, from the seed in the simulator. */
 uint64_t env_random(struct env *env);
+
+/* Faults that the simulator has planted in this process; none on Linux. */
+fault_set env_faults(struct env *env);
 
 /* Text that names this host (boot id): equal on one host, different on others. */
 const char *env_host(struct env *env);

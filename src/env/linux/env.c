@@ -87,6 +87,12 @@ uint64_t env_random(struct env *env)
     return value;
 }
 
+fault_set env_faults(struct env *env)
+{
+    (void)env;
+    return 0;
+}
+
 const char *env_host(struct env *env)
 {
     return env->host;

@@ -1,0 +1,42 @@
+/* Master: the core with a network around it.
+ *
+ * Idea.  One loop decodes requests, steps the core, and carries out what it answers: replies, forgets, the state file.
+ *        It never touches a byte of an object.
+ * Invariants.
+ *   A1  Outputs are carried out in order; the state file is written before what depends on it leaves (P5).
+ *   A2  A request of the network is open in the core exactly as long as in rpc.
+ *   A3  A session, and a node, is bound to at most one connection.
+ * Threads.  A loop on its own thread; the public functions: the thread that opened it. */
+#ifndef MASTER_MASTER_H
+#define MASTER_MASTER_H
+
+#include "base/status.h"
+#include "env/env.h"
+#include "master/options.h"
+#include "obs/log.h"
+
+#include <stdbool.h>
+
+struct master;
+
+/* Reads the state folder (made when missing; none: nothing is kept), takes the next term, listens.  IN_USE: another
+ * master has the folder.  INVALID: its state file is damaged.  UNREACHABLE: can not listen.  reason: for people. */
+MUST_CHECK enum snow_status master_open(struct env *env, const struct master_options *options,
+                                        const struct core_options *core_options,
+                                        struct obs_log *log, struct master **master,
+                                        const char **reason);
+void master_close(struct master *master);
+
+/* Where it listens, with the real port. */
+const char *master_address(const struct master *master);
+
+/* True once the inventory of every expected node is in.  Any thread. */
+bool master_is_ready(const struct master *master);
+
+/* True when it could not keep its state file and has stopped.  Any thread. */
+bool master_has_failed(const struct master *master);
+
+/* For the simulator's checkers: the machine itself. */
+struct core *master_core(struct master *master);
+
+#endif

@@ -1,0 +1,108 @@
+/* What the files of node/ share.  Private to node/. */
+#ifndef NODE_INSIDE_H
+#define NODE_INSIDE_H
+
+#include "base/fault.h"
+#include "base/list.h"
+#include "node/node.h"
+#include "node/slots.h"
+#include "rpc/peer.h"
+#include "rpc/rpc.h"
+#include "wire/grant.h"
+
+#define NODE_BUCKETS 4096u
+#define NODE_SCRATCH (256 * KIB)
+
+/* Something is inside an extent, or it is being written: lives from then until neither holds. */
+struct activity {
+    struct list_link in_bucket;
+    struct write_piece *writer; /* the piece that arrives now; NULL: none */
+    uint64_t gen;
+    uint64_t covered; /* bytes from the start that have arrived */
+    uint32_t crc;     /* crc32c of those */
+    uint32_t segment;
+    uint32_t slot;
+    uint32_t readers; /* reads that are being sent */
+    bool closed;      /* forgotten: FREED is said when nothing is inside */
+};
+
+enum node_metric {
+#define METRIC(name, kind, text) NODE_METRIC_##name,
+#include "node/node_metrics.def"
+#undef METRIC
+    NODE_METRIC_COUNT
+};
+
+struct node {
+    struct env *env;
+    struct obs_log *log;
+    struct node_options options;
+    fault_set faults;
+    struct slots segments[LIMIT_SEGMENTS_PER_NODE];
+    uint32_t segment_count;
+    struct list buckets[NODE_BUCKETS]; /* of activities */
+    uint8_t *scratch;                  /* where refused bytes go */
+    uint64_t counters[NODE_METRIC_COUNT];
+
+    /* Service loop. */
+    struct env_loop *loop;
+    struct rpc *rpc;
+    struct rpc_peer master;
+    struct rpc_call mount_call;
+    struct rpc_call inventory_call;
+    struct env_timer mount_timer; /* try to mount again */
+    struct env_hook hook;         /* sends FREED at the end of a turn */
+    struct list freed;            /* struct freed_note */
+    struct hash128 secret;        /* of grants */
+    bool has_secret;
+    bool telling;          /* an inventory is under way */
+    uint32_t tell_segment; /* next slot to tell */
+    uint32_t tell_slot;
+    uint32_t number; /* at the master */
+    uint64_t incarnation;
+    uint64_t process;
+    bool mounted; /* read by any thread */
+    bool remount; /* set by the heartbeat loop: the master does not know us */
+
+    /* Heartbeat loop. */
+    struct env_loop *beat_loop;
+    struct rpc *beat_rpc;
+    struct rpc_peer beat_master;
+    struct rpc_call beat_call;
+    struct env_timer beat_timer;
+    uint64_t beat_turns; /* of the service loop, when last seen to turn */
+    uint64_t beat_turned_ns;
+    struct env_task nudge; /* to the service loop: it is alive when it answers */
+    bool nudged;
+};
+
+static inline void node_count(struct node *node, enum node_metric metric, uint64_t by)
+{
+    __atomic_fetch_add(&node->counters[metric], by, __ATOMIC_RELAXED);
+}
+
+/* ---- service.c ---- */
+
+void node_write(struct node *node, struct rpc_request *request, const struct wire_write_req *write,
+                uint64_t payload_size);
+void node_read(struct node *node, struct rpc_request *request, const struct wire_read_req *read);
+void node_write_gone(struct node *node, struct rpc_request *request);
+/* CLOSED from now on; true: FREED as well. */
+bool node_forget_slot(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen);
+struct activity *node_activity_find(struct node *node, uint32_t segment, uint32_t slot);
+
+/* ---- link.c: the master ---- */
+
+MUST_CHECK enum snow_status node_link_open(struct node *node);
+void node_link_close(struct node *node);
+void node_forget(struct node *node, struct rpc_request *request,
+                 const struct wire_forget_req *forget);
+/* FREED of this slot leaves at the end of the turn. */
+void node_say_freed(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen);
+
+/* ---- heartbeat.c ---- */
+
+MUST_CHECK enum snow_status node_heartbeat_open(struct node *node);
+void node_heartbeat_close(struct node *node);
+
+#endif

@@ -1,0 +1,297 @@
+#include "node/slots.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SLOTS_MAGIC UINT64_C(0x314e494b53574e53) /* "SNWSKIN1" */
+#define SLOTS_VERSION 1u
+#define HEADER_BYTES 4096u
+#define POPULATE_STEP (64 * MIB)
+
+/* ---- checksums ---- */
+
+static uint32_t header_crc(const struct slots_header *header)
+{
+    return crc32c(0, header, offsetof(struct slots_header, crc));
+}
+
+/* As if it were WRITTEN: state is the last store of a seal. */
+static uint32_t slot_crc(const struct slot *slot)
+{
+    struct slot copy = *slot;
+
+    copy.floor_gen = 0;
+    copy.slot_crc = 0;
+    copy.state = WIRE_SLOT_WRITTEN;
+    return crc32c(0, &copy, sizeof(copy));
+}
+
+/* ---- opening ---- */
+
+static enum snow_status populate(struct env *env, struct env_memory *memory)
+{
+    for (size_t from = 0; from < memory->size; from += POPULATE_STEP) {
+        size_t size = memory->size - from < POPULATE_STEP ? memory->size - from : POPULATE_STEP;
+        size_t done;
+        enum snow_status status = env_memory_populate(env, memory, from, size, &done);
+
+        if (status != SNOW_OK)
+            return status;
+    }
+    return SNOW_OK;
+}
+
+static void make_header(struct env *env, struct slots *slots, uint64_t data_size)
+{
+    struct slots_header *header = slots->header;
+
+    memset(header, 0, sizeof(*header));
+    header->version = SLOTS_VERSION;
+    header->slot_count = slots->count;
+    header->incarnation = env_random(env) | 1;
+    header->node_incarnation = env_random(env) | 1;
+    header->data_size = data_size;
+    header->magic = SLOTS_MAGIC;
+    header->crc = header_crc(header);
+}
+
+static bool in_data(const struct slots *slots, const struct slot *slot)
+{
+    uint64_t size = slots->header->data_size;
+    uint64_t tail = slots_tail(slot->key_length, slot->part);
+
+    return slot->offset <= size && slot->length <= size - slot->offset &&
+           tail <= size - slot->offset - slot->length;
+}
+
+/* What an earlier process left: whole slots stay, all others are FREE. */
+static void find_again(struct slots *slots)
+{
+    for (uint32_t i = 0; i < slots->count; i++) {
+        struct slot *slot = &slots->table[i];
+
+        if (slot->state == WIRE_SLOT_WRITTEN && slot->gen != 0 &&
+            slot->slot_crc == slot_crc(slot) && in_data(slots, slot))
+            continue;
+        if (slot->state == WIRE_SLOT_WRITTEN && slot->gen != 0)
+            slots->dropped++;
+        if (slot->state == WIRE_SLOT_WRITING && slot->gen > slot->floor_gen)
+            slot->floor_gen = slot->gen;
+        slot->gen = 0;
+        slot->state = WIRE_SLOT_FREE;
+    }
+}
+
+static enum snow_status check_header(const struct slots *slots, const struct slots_request *request,
+                                     const char **reason)
+{
+    const struct slots_header *header = slots->header;
+
+    if (header->magic != SLOTS_MAGIC || header->crc != header_crc(header))
+        *reason = "the file is no segment, or its header is damaged";
+    else if (header->version != SLOTS_VERSION)
+        *reason = "the segment was made by another version";
+    else if (header->slot_count != slots->count || header->data_size != request->data_size)
+        *reason = "the segment exists with another size";
+    else
+        return SNOW_OK;
+    return SNOW_INVALID;
+}
+
+enum snow_status slots_open(struct env *env, const struct slots_request *request,
+                            struct slots *slots, const char **reason)
+{
+    uint64_t count = request->data_size / request->slot_bytes;
+    char name[32];
+    enum snow_status status;
+
+    *reason = "out of memory";
+    memset(slots, 0, sizeof(*slots));
+    if (count == 0 || count > UINT32_MAX / 2)
+        return SNOW_INVALID;
+    slots->env = env;
+    slots->count = (uint32_t)count;
+    snprintf(name, sizeof(name), "meta-%u", request->segment);
+    status = env_memory_open(env, request->dir, name, HEADER_BYTES + count * sizeof(struct slot),
+                             &slots->meta);
+    if (status != SNOW_OK)
+        return status;
+    snprintf(name, sizeof(name), "data-%u", request->segment);
+    status = env_memory_open(env, request->dir, name, request->data_size, &slots->data);
+    if (status != SNOW_OK)
+        goto close_meta;
+    status = populate(env, &slots->meta);
+    if (status == SNOW_OK)
+        status = populate(env, &slots->data);
+    if (status != SNOW_OK) {
+        *reason = "the host has not that much memory";
+        goto close_data;
+    }
+    slots->header = (void *)slots->meta.at;
+    slots->table = (void *)(slots->meta.at + HEADER_BYTES);
+    if (slots->meta.existed && slots->data.existed && slots->header->magic != 0)
+        status = check_header(slots, request, reason);
+    else
+        make_header(env, slots, request->data_size);
+    if (status != SNOW_OK)
+        goto close_data;
+    find_again(slots);
+    return SNOW_OK;
+
+close_data:
+    env_memory_close(env, &slots->data);
+close_meta:
+    env_memory_close(env, &slots->meta);
+    return status;
+}
+
+void slots_close_memory(struct slots *slots)
+{
+    env_memory_close(slots->env, &slots->data);
+    env_memory_close(slots->env, &slots->meta);
+}
+
+void slots_term_set(struct slots *slots, uint32_t term)
+{
+    if (term <= slots->header->term)
+        return;
+    slots->header->term = term;
+    slots->header->crc = header_crc(slots->header);
+}
+
+/* ---- transitions ---- */
+
+static void store_state(struct slot *slot, enum wire_slot_state state)
+{
+    __atomic_store_n(&slot->state, (uint8_t)state, __ATOMIC_RELEASE);
+}
+
+enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *item)
+{
+    struct slot *slot = &slots->table[item->slot];
+
+    if (item->gen <= slot->floor_gen)
+        return SNOW_GONE;
+    if (slot->state != WIRE_SLOT_FREE)
+        return SNOW_STALE;
+    slot->gen = item->gen;
+    slot->offset = item->offset;
+    slot->length = item->length;
+    slot->object_size = item->object_size;
+    slot->object_offset = item->object_offset;
+    slot->data_crc = 0;
+    slot->key_length = (uint16_t)item->key.size;
+    slot->extra_length = 0;
+    slot->part = item->part;
+    slot->parts = item->parts;
+    slot->replica = item->replica;
+    slot->flags = item->flags;
+    slot->tenant = item->tenant;
+    slot->next_slot = 0;
+    slot->spare = 0;
+    if (!in_data(slots, slot))
+        return SNOW_INVALID;
+    struct hash128 hash = hash_key(item->tenant, item->key);
+
+    slot->key_hash_low = hash.low;
+    slot->key_hash_high = hash.high;
+    memset(slot->inline_bytes, 0, sizeof(slot->inline_bytes));
+    if (item->part == 0 && item->key.size <= SLOT_INLINE)
+        memcpy(slot->inline_bytes, item->key.at, item->key.size);
+    else if (item->part == 0)
+        memcpy(slots->data.at + slot->offset + slot->length, item->key.at, item->key.size);
+    store_state(slot, WIRE_SLOT_WRITING);
+    return SNOW_OK;
+}
+
+void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc)
+{
+    struct slot *slot = &slots->table[index];
+
+    ASSERT(slot->state == WIRE_SLOT_WRITING);
+    slot->data_crc = data_crc;
+    slot->slot_crc = slot_crc(slot);
+    store_state(slot, WIRE_SLOT_WRITTEN);
+}
+
+uint64_t slots_close(struct slots *slots, uint32_t index, uint64_t gen)
+{
+    struct slot *slot = &slots->table[index];
+    uint64_t held = slot->gen;
+
+    ASSERT(slot->state == WIRE_SLOT_WRITING || slot->state == WIRE_SLOT_WRITTEN);
+    __atomic_store_n(&slot->gen, 0, __ATOMIC_RELEASE); /* from now on no checksum holds */
+    slots_floor_raise(slots, index, gen);
+    store_state(slot, WIRE_SLOT_CLOSED);
+    return held;
+}
+
+void slots_floor_raise(struct slots *slots, uint32_t index, uint64_t gen)
+{
+    if (gen > slots->table[index].floor_gen)
+        slots->table[index].floor_gen = gen;
+}
+
+void slots_free(struct slots *slots, uint32_t index)
+{
+    ASSERT(slots->table[index].state == WIRE_SLOT_CLOSED);
+    store_state(&slots->table[index], WIRE_SLOT_FREE);
+}
+
+struct bytes slots_key(const struct slots *slots, uint32_t index)
+{
+    const struct slot *slot = &slots->table[index];
+
+    if (slot->part != 0)
+        return bytes_of(NULL, 0);
+    if (slot->key_length <= SLOT_INLINE)
+        return bytes_of(slot->inline_bytes, slot->key_length);
+    return bytes_of(slots->data.at + slot->offset + slot->length, slot->key_length);
+}
+
+/* ---- check ---- */
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct slot *left = *(const struct slot *const *)a;
+    const struct slot *right = *(const struct slot *const *)b;
+
+    return left->offset < right->offset ? -1 : left->offset > right->offset;
+}
+
+static const char *check_slot(const struct slots *slots, const struct slot *slot)
+{
+    if (!in_data(slots, slot))
+        return "a slot's extent lies outside the segment";
+    if (slot->state != WIRE_SLOT_WRITTEN)
+        return NULL;
+    if (slot->slot_crc != slot_crc(slot))
+        return "the checksum of a WRITTEN slot does not hold";
+    return slot->gen > slot->floor_gen ? NULL : "a WRITTEN slot lies at or below its floor";
+}
+
+const char *slots_check(const struct slots *slots)
+{
+    const struct slot **held = calloc(slots->count, sizeof(*held));
+    const char *wrong = NULL;
+    uint64_t end = 0;
+    uint32_t count = 0;
+
+    ASSERT(held != NULL);
+    for (uint32_t i = 0; i < slots->count && wrong == NULL; i++) {
+        const struct slot *slot = &slots->table[i];
+
+        if (slot->state == WIRE_SLOT_FREE)
+            continue;
+        wrong = check_slot(slots, slot);
+        held[count++] = slot;
+    }
+    qsort(held, count, sizeof(*held), by_offset);
+    for (uint32_t i = 0; i < count && wrong == NULL; i++) {
+        if (held[i]->offset < end)
+            wrong = "two occupied slots overlap";
+        end = held[i]->offset + held[i]->length + slots_tail(held[i]->key_length, held[i]->part);
+    }
+    free(held);
+    return wrong;
+}

@@ -1,0 +1,118 @@
+/* The slot table of a segment: what each extent holds, kept where a crash leaves it readable.  Private to node/.
+ *
+ * Problem.  The bytes of a segment outlive the process that wrote them and the master that knew them; what is found there
+ *           later must be whole, and nothing that was forgotten may come back.
+ * Idea.     192 bytes a slot, in memory of their own (`meta`).  A slot becomes WRITTEN by its last store, after a checksum
+ *           over all it says; it stops being so by the first store of its closing.  floor_gen stays for ever.
+ *
+ *   FREE ─slots_begin─► WRITING ─slots_seal─► WRITTEN ─slots_close─► CLOSED ─slots_free─► FREE
+ *                          └───────────────slots_close────────────────┘
+ * Invariants.
+ *   T1  A WRITTEN slot's checksum holds; one that does not hold is FREE after a restart.
+ *   T2  A write begins only if its gen is above floor_gen; floor_gen never falls.
+ *   T3  A WRITTEN slot is never edited in place.
+ *   T4  No more WRITING, WRITTEN or CLOSED slots overlap than the master granted: places come from it.
+ * Keys above 96 bytes do not fit in the slot: their bytes follow the object's in the extent of part 0.
+ * Threads.  One thread per segment changes it. */
+#ifndef NODE_SLOTS_H
+#define NODE_SLOTS_H
+
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "env/env.h"
+#include "wire/messages.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SLOT_INLINE WIRE_KEY_INLINE
+
+/* As it lies in memory.  Little-endian machines only. */
+struct slot {
+    uint64_t gen;       /* 0: nothing */
+    uint64_t floor_gen; /* no write at or below it ever begins here */
+    uint64_t offset;    /* bytes, of the extent in data */
+    uint64_t length;    /* bytes of the object in it */
+    uint64_t object_size;
+    uint64_t object_offset;
+    uint64_t key_hash_low;
+    uint64_t key_hash_high;
+    uint32_t data_crc; /* crc32c of the length bytes */
+    uint32_t slot_crc; /* crc32c of the slot as WRITTEN, without floor_gen and this */
+    uint16_t key_length;
+    uint16_t extra_length; /* 0 until groups come */
+    uint16_t part;
+    uint16_t parts;
+    uint8_t replica;
+    uint8_t state;  /* enum wire_slot_state */
+    uint16_t flags; /* WIRE_SLOT_* */
+    uint32_t tenant;
+    uint32_t next_slot; /* 0: none */
+    uint32_t spare;
+    uint8_t inline_bytes[SLOT_INLINE];
+};
+_Static_assert(sizeof(struct slot) == 192, "the slot's layout is on disk");
+
+/* First page of meta. */
+struct slots_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t slot_count;
+    uint64_t incarnation;      /* of this segment */
+    uint64_t node_incarnation; /* of the node that made it */
+    uint64_t data_size;        /* bytes */
+    uint32_t term;             /* highest that the node has seen */
+    uint32_t crc;              /* crc32c of what stands before */
+};
+
+struct slots {
+    struct env *env;
+    struct env_memory meta;
+    struct env_memory data;
+    struct slots_header *header;
+    struct slot *table;
+    uint32_t count;
+    uint32_t dropped; /* slots found damaged when opened */
+};
+
+struct slots_request {
+    const char *dir;     /* NULL: memory of the process */
+    uint32_t segment;    /* index on the node */
+    uint64_t data_size;  /* bytes, a multiple of 2 MiB */
+    uint64_t slot_bytes; /* data bytes a slot */
+};
+
+/* Opens the segment's memory, or makes it; all of it is present in memory then.  Finds again what an earlier process
+ * left there.  NO_SPACE, IN_USE, INVALID (another version or size; *reason says which). */
+MUST_CHECK enum snow_status slots_open(struct env *env, const struct slots_request *request,
+                                       struct slots *slots, const char **reason);
+void slots_close_memory(struct slots *slots);
+
+/* Keeps the highest term in the header. */
+void slots_term_set(struct slots *slots, uint32_t term);
+
+/* ---- transitions ---- */
+
+/* What a write is to store; already checked against its grant. */
+MUST_CHECK enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *item);
+/* All bytes of a WRITING slot are there, with this crc: it can be read from now on. */
+void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc);
+/* WRITING or WRITTEN: no longer; the gen it held is answered.  The floor rises to gen. */
+uint64_t slots_close(struct slots *slots, uint32_t index, uint64_t gen);
+void slots_floor_raise(struct slots *slots, uint32_t index, uint64_t gen);
+void slots_free(struct slots *slots, uint32_t index);
+
+/* Key of a slot of part 0. */
+struct bytes slots_key(const struct slots *slots, uint32_t index);
+
+/* Bytes that the extent of this part needs beside the object's. */
+static inline uint64_t slots_tail(size_t key_size, uint16_t part)
+{
+    return part == 0 && key_size > SLOT_INLINE ? key_size : 0;
+}
+
+/* Verifies T1 and that no two occupied extents overlap: NULL, or what is wrong.  O(n log n). */
+const char *slots_check(const struct slots *slots);
+
+#endif
