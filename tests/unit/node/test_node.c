@@ -1,0 +1,345 @@
+/* A master and a node in one process, and a client that speaks the messages by hand: what the two do together. */
+#include "base/limits.h"
+#include "env/linux.h"
+#include "master/master.h"
+#include "node/node.h"
+#include "rpc/rpc.h"
+#include "wire/grant.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define WAIT_NS (5 * NS_PER_S)
+
+struct cluster {
+    struct env *env;
+    struct obs_log log;
+    struct master *master;
+    struct node *node;
+    struct env_loop *loop; /* turned by the test */
+    struct rpc *rpc;
+};
+
+static void on_line(void *owner, const char *line)
+{
+    (void)owner;
+    (void)line;
+}
+
+static uint64_t wall_ms(void *owner)
+{
+    return env_wall_ms(owner);
+}
+
+static void on_close(void *owner, struct rpc_conn *conn, enum snow_status status)
+{
+    (void)owner;
+    (void)conn;
+    (void)status;
+}
+
+static int open_cluster(void **state)
+{
+    static const struct rpc_service service = {.on_close = on_close};
+    struct cluster *cluster = calloc(1, sizeof(*cluster));
+    struct master_options master_options;
+    struct node_options node_options;
+    struct core_options core_options = core_options_default();
+    struct rpc_identity identity = {.role = WIRE_ROLE_CLIENT};
+    struct rpc_options options = {.hello_timeout_ms = 1000, .progress_timeout_ms = 5000};
+    const char *reason;
+
+    cluster->env = env_linux_create();
+    obs_log_init(&cluster->log, OBS_WARNING, on_line, wall_ms, cluster->env);
+    conf_defaults(master_options_table(), &master_options);
+    master_options.listen = "127.0.0.1:0";
+    assert_int_equal(master_open(cluster->env, &master_options, &core_options, &cluster->log,
+                                 &cluster->master, &reason),
+                     SNOW_OK);
+    conf_defaults(node_options_table(), &node_options);
+    node_options.master = master_address(cluster->master);
+    node_options.memory_bytes = 8 * MIB;
+    assert_int_equal(node_open(cluster->env, &node_options, bytes_of(NULL, 0), &cluster->log,
+                               &cluster->node, &reason),
+                     SNOW_OK);
+    assert_int_equal(env_loop_create(cluster->env, "test", &cluster->loop), SNOW_OK);
+    assert_int_equal(rpc_create(cluster->loop, &identity, &options, &service, NULL, &cluster->rpc),
+                     SNOW_OK);
+    *state = cluster;
+    return 0;
+}
+
+static int close_cluster(void **state)
+{
+    struct cluster *cluster = *state;
+
+    rpc_destroy(cluster->rpc);
+    env_loop_destroy(cluster->loop);
+    node_close(cluster->node);
+    master_close(cluster->master);
+    env_linux_destroy(cluster->env);
+    free(cluster);
+    return 0;
+}
+
+static void turn_until(struct cluster *cluster, const bool *done)
+{
+    uint64_t end_ns = env_now_ns(cluster->env) + WAIT_NS;
+
+    while (!*done) {
+        assert_true(env_now_ns(cluster->env) < end_ns);
+        env_loop_turn(cluster->loop, 10 * NS_PER_MS, 0);
+    }
+}
+
+struct dial {
+    struct rpc_conn *conn;
+    enum snow_status status;
+    bool done;
+};
+
+static void on_open(void *owner, struct rpc_conn *conn, enum snow_status status,
+                    const struct wire_hello_rep *hello)
+{
+    struct dial *dial = owner;
+
+    (void)hello;
+    dial->conn = conn;
+    dial->status = status;
+    dial->done = true;
+}
+
+static struct rpc_conn *dial_to(struct cluster *cluster, const char *address)
+{
+    struct dial dial = {0};
+    struct rpc_conn *conn;
+
+    assert_int_equal(rpc_dial(cluster->rpc, address, 0, 0, env_now_ns(cluster->env) + WAIT_NS,
+                              &dial, on_open, &conn),
+                     SNOW_OK);
+    turn_until(cluster, &dial.done);
+    assert_int_equal(dial.status, SNOW_OK);
+    return dial.conn;
+}
+
+/* One call at a time; the reply is copied into the arena by encoding it again. */
+struct ask {
+    struct rpc_call call;
+    struct arena arena;
+    uint16_t type;
+    enum snow_status status;
+    void *reply;
+    uint8_t *payload; /* where a reply's goes */
+    struct iovec iov;
+    bool done;
+};
+
+static void on_reply(struct rpc_call *call, enum snow_status status, const void *reply, bool last)
+{
+    struct ask *ask = list_entry(call, struct ask, call);
+    uint8_t *body = arena_take(&ask->arena, LIMIT_BODY_SIZE);
+    struct writer writer;
+
+    if (status == SNOW_OK && ask->reply == NULL) {
+        writer_init(&writer, body, LIMIT_BODY_SIZE, WIRE_VERSION);
+        assert_int_equal(wire_reply_encode(ask->type, reply, &writer), SNOW_OK);
+        assert_int_equal(wire_reply_decode(ask->type, bytes_of(body, writer_size(&writer)),
+                                           WIRE_VERSION, &ask->arena, &ask->reply),
+                         SNOW_OK);
+    }
+    ask->status = status;
+    ask->done = last;
+}
+
+static bool on_payload(struct rpc_call *call, const void *reply, uint64_t size,
+                       struct rpc_payload *to)
+{
+    struct ask *ask = list_entry(call, struct ask, call);
+
+    (void)reply;
+    ask->iov = (struct iovec){ask->payload, size};
+    *to = (struct rpc_payload){.iov = &ask->iov, .iov_count = 1, .size = size};
+    return true;
+}
+
+static void ask(struct cluster *cluster, struct rpc_conn *conn, struct ask *ask, uint16_t type,
+                const void *message, void *bytes, size_t size)
+{
+    struct iovec iov = {bytes, size};
+    struct rpc_payload payload = {.iov = &iov, .iov_count = 1, .size = size};
+
+    if (ask->arena.total == 0)
+        arena_init(&ask->arena, 0);
+    ask->done = false;
+    ask->reply = NULL;
+    ask->type = type;
+    memset(&ask->call, 0, sizeof(ask->call));
+    ask->call.on_reply = on_reply;
+    ask->call.on_payload = on_payload;
+    assert_int_equal(rpc_call_start(conn, &ask->call, type, message, size > 0 ? &payload : NULL,
+                                    env_now_ns(cluster->env) + WAIT_NS),
+                     SNOW_OK);
+    turn_until(cluster, &ask->done);
+}
+
+static struct wire_put_grant start_put(struct cluster *cluster, struct rpc_conn *conn,
+                                       struct ask *a, const char *key, uint64_t size)
+{
+    struct wire_put_item item = {
+        .key = bytes_of_string(key), .size = size, .depth = WIRE_DEPTH_UNKNOWN, .replicas = 1};
+    struct wire_put_start_req put = {
+        .operation = 1, .wait_ms = 3000, .items = &item, .items_count = 1};
+
+    ask(cluster, conn, a, WIRE_put_start, &put, NULL, 0);
+    assert_int_equal(a->status, SNOW_OK);
+    struct wire_put_start_rep *reply = a->reply;
+
+    assert_int_equal(reply->items_count, 1);
+    return reply->items[0];
+}
+
+static struct wire_write_item write_item(const char *key, const struct wire_put_grant *grant,
+                                         uint8_t *bytes)
+{
+    const struct wire_place *place = &grant->places[0];
+
+    return (struct wire_write_item){.segment = place->segment,
+                                    .slot = place->slot,
+                                    .gen = grant->gen,
+                                    .offset = place->offset,
+                                    .length = place->length,
+                                    .object_size = place->length,
+                                    .part = place->part,
+                                    .parts = place->parts,
+                                    .mac = place->mac,
+                                    .key = bytes_of_string(key),
+                                    .size = place->length,
+                                    .crc = crc32c(0, bytes, place->length)};
+}
+
+static struct wire_write_done write_bytes(struct cluster *cluster, struct rpc_conn *conn,
+                                          struct ask *a, struct wire_write_item *item,
+                                          uint8_t *bytes)
+{
+    struct wire_write_req write = {.items = item, .items_count = 1};
+
+    ask(cluster, conn, a, WIRE_write, &write, bytes, item->size);
+    assert_int_equal(a->status, SNOW_OK);
+    return ((struct wire_write_rep *)a->reply)->items[0];
+}
+
+static void a_put_and_a_get(void **state)
+{
+    struct cluster *cluster = *state;
+    struct rpc_conn *master = dial_to(cluster, master_address(cluster->master));
+    struct rpc_conn *node = dial_to(cluster, node_address(cluster->node));
+    struct ask a = {0};
+    uint8_t bytes[10000];
+    uint8_t got[10000];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 251);
+    struct wire_put_grant grant = start_put(cluster, master, &a, "key", sizeof(bytes));
+
+    assert_int_equal(grant.status, SNOW_OK);
+    struct wire_write_item item = write_item("key", &grant, bytes);
+    struct wire_write_done done = write_bytes(cluster, node, &a, &item, bytes);
+
+    assert_int_equal(done.status, SNOW_OK);
+    assert_int_equal(done.written, 1);
+    struct wire_written written = {.key = bytes_of_string("key"), .gen = grant.gen, .replicas = 1};
+    struct wire_put_end_req end = {.operation = 1, .items = &written, .items_count = 1};
+
+    ask(cluster, master, &a, WIRE_put_end, &end, NULL, 0);
+    assert_int_equal(((struct wire_put_end_rep *)a.reply)->items[0].status, SNOW_OK);
+    struct wire_key key = {.key = bytes_of_string("key")};
+    struct wire_lookup_req lookup = {.operation = 2,
+                                     .flags = WIRE_LOOKUP_PLACES | WIRE_LOOKUP_LEASE,
+                                     .keys = &key,
+                                     .keys_count = 1};
+
+    ask(cluster, master, &a, WIRE_lookup, &lookup, NULL, 0);
+    struct wire_found *found = ((struct wire_lookup_rep *)a.reply)->items;
+
+    assert_int_equal(found->status, SNOW_OK);
+    assert_int_equal(found->size, sizeof(bytes));
+    assert_int_equal(found->places_count, 1);
+    struct wire_read_item read = {.segment = found->places[0].segment,
+                                  .slot = found->places[0].slot,
+                                  .gen = found->gen,
+                                  .offset = found->places[0].offset,
+                                  .length = found->places[0].length,
+                                  .mac = found->places[0].mac,
+                                  .size = sizeof(bytes)};
+    struct wire_read_req reads = {.items = &read, .items_count = 1};
+
+    a.payload = got;
+    ask(cluster, node, &a, WIRE_read, &reads, NULL, 0);
+    assert_int_equal(((struct wire_read_rep *)a.reply)->items[0].status, SNOW_OK);
+    assert_memory_equal(got, bytes, sizeof(bytes));
+    read.mac ^= 1;
+    ask(cluster, node, &a, WIRE_read, &reads, NULL, 0);
+    assert_int_equal(((struct wire_read_rep *)a.reply)->items[0].status, SNOW_STALE);
+    struct wire_remove_req remove = {.keys = &key, .keys_count = 1};
+
+    ask(cluster, master, &a, WIRE_remove, &remove, NULL, 0);
+    assert_int_equal(((struct wire_remove_rep *)a.reply)->items[0].status, SNOW_OK);
+    read.mac ^= 1;
+    ask(cluster, node, &a, WIRE_read, &reads, NULL, 0);
+    assert_int_equal(((struct wire_read_rep *)a.reply)->items[0].status, SNOW_STALE);
+    arena_deinit(&a.arena);
+}
+
+static void forged_replayed_and_corrupt_writes_are_refused(void **state)
+{
+    struct cluster *cluster = *state;
+    struct rpc_conn *master = dial_to(cluster, master_address(cluster->master));
+    struct rpc_conn *node = dial_to(cluster, node_address(cluster->node));
+    struct ask a = {0};
+    uint8_t bytes[5000];
+
+    memset(bytes, 42, sizeof(bytes));
+    struct wire_put_grant grant = start_put(cluster, master, &a, "key", sizeof(bytes));
+    struct wire_write_item good = write_item("key", &grant, bytes);
+    struct wire_write_item item = good;
+
+    item.offset += 256;
+    assert_int_equal(write_bytes(cluster, node, &a, &item, bytes).status, SNOW_STALE);
+    item = good;
+    item.key = bytes_of_string("kez");
+    assert_int_equal(write_bytes(cluster, node, &a, &item, bytes).status, SNOW_STALE);
+    item = good;
+    item.slot = UINT32_MAX;
+    assert_int_equal(write_bytes(cluster, node, &a, &item, bytes).status, SNOW_INVALID);
+    item = good;
+    item.crc ^= 1;
+    assert_int_equal(write_bytes(cluster, node, &a, &item, bytes).status, SNOW_CORRUPT);
+    item = good;
+    item.start = 100; /* a hole */
+    item.size -= 100;
+    assert_int_equal(write_bytes(cluster, node, &a, &item, bytes).status, SNOW_INVALID);
+    assert_int_equal(write_bytes(cluster, node, &a, &good, bytes).written, 1);
+    assert_int_equal(write_bytes(cluster, node, &a, &good, bytes).written, 1); /* again: no harm */
+    struct wire_key_gen aborted = {.key = bytes_of_string("key"), .gen = grant.gen};
+    struct wire_put_abort_req abort = {.items = &aborted, .items_count = 1};
+
+    ask(cluster, master, &a, WIRE_put_abort, &abort, NULL, 0);
+    assert_int_equal(((struct wire_put_abort_rep *)a.reply)->items[0].status, SNOW_OK);
+    assert_int_equal(write_bytes(cluster, node, &a, &good, bytes).status, SNOW_GONE); /* replayed */
+    arena_deinit(&a.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_put_and_a_get, open_cluster, close_cluster),
+        cmocka_unit_test_setup_teardown(forged_replayed_and_corrupt_writes_are_refused,
+                                        open_cluster, close_cluster),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
