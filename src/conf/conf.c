@@ -143,3 +143,24 @@ void conf_report(const struct conf *conf, struct text *text)
         text_add(text, " (%s)\n", origins[slot->origin]);
     }
 }
+
+bool conf_bytes_parse(const char *text, uint64_t *bytes)
+{
+    const struct conf_option option = {.name = "bytes",
+                                       .type = CONF_BYTES,
+                                       .range = {.low = 0, .high = UINT64_MAX}};
+
+    return conf_number_parse(&option, bytes_of_string(text), bytes) == SNOW_OK;
+}
+
+bool conf_is_given(const struct conf *conf, const char *module, const char *name)
+{
+    for (uint32_t i = 0; i < conf->slot_count; i++) {
+        const struct conf_slot *slot = &conf->slots[i];
+
+        if (slot->options != NULL && strcmp(slot->table->module, module) == 0 &&
+            strcmp(slot->option->name, name) == 0)
+            return slot->origin != CONF_FROM_DEFAULT;
+    }
+    return false;
+}

@@ -113,6 +113,12 @@ MUST_CHECK enum snow_status conf_parse_environment(struct conf *conf, const char
  * lists, no key twice.  file: its name, for errors.  INVALID, LIMIT (too large). */
 MUST_CHECK enum snow_status conf_parse_yaml(struct conf *conf, const char *file, struct bytes data);
 
+/* "64 KiB", "2g", "4096": as a BYTES option reads it; false: no such number. */
+bool conf_bytes_parse(const char *text, uint64_t *bytes);
+
+/* True when this option of a module in use was given and is not just its default. */
+bool conf_is_given(const struct conf *conf, const char *module, const char *name);
+
 /* The flags of the modules in use, with ranges and defaults. */
 void conf_help(const struct conf *conf, struct text *text);
 /* What is set to what, and from where: a line for each option in use. */
