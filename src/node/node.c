@@ -237,16 +237,17 @@ void node_metrics(const struct node *node, uint64_t *values)
         values[i] = __atomic_load_n(&node->counters[i], __ATOMIC_RELAXED);
 }
 
-uint64_t node_held_bytes(const struct node *node)
+uint64_t node_held_bytes(const struct node *node, uint64_t granule)
 {
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < node->segment_count; i++) {
-        const struct slots *slots = &node->segments[i];
+        for (uint32_t index = 0; index < node->segments[i].count; index++) {
+            const struct slot *slot = &node->segments[i].table[index];
+            uint64_t held = slot->length + slots_tail(slot->key_length, slot->part);
 
-        for (uint32_t slot = 0; slot < slots->count; slot++) {
-            if (slots->table[slot].state != WIRE_SLOT_FREE)
-                bytes += slots->table[slot].length;
+            if (slot->state != WIRE_SLOT_FREE)
+                bytes += held == 0 ? granule : (held + granule - 1) / granule * granule;
         }
     }
     return bytes;

@@ -48,7 +48,7 @@ const char *node_metric_name(uint32_t index);
 /* Verifies N2 and the slots' invariants; NULL: they hold, else which does not.  On the service loop, or in the simulator. */
 const char *node_check(struct node *node);
 
-/* For the simulator's checkers: bytes of WRITTEN, WRITING and CLOSED slots. */
-uint64_t node_held_bytes(const struct node *node);
+/* For the simulator's checkers: bytes of all extents that are not FREE, each rounded up to the granule. */
+uint64_t node_held_bytes(const struct node *node, uint64_t granule);
 
 #endif

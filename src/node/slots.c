@@ -75,8 +75,6 @@ static void find_again(struct slots *slots)
             continue;
         if (slot->state == WIRE_SLOT_WRITTEN && slot->gen != 0)
             slots->dropped++;
-        if (slot->state == WIRE_SLOT_WRITING && slot->gen > slot->floor_gen)
-            slot->floor_gen = slot->gen;
         slot->gen = 0;
         slot->state = WIRE_SLOT_FREE;
     }
