@@ -89,6 +89,18 @@ static inline struct list_link *list_pop(struct list *list)
     return link;
 }
 
+/* Moves all links of `from` to `to`, which is made empty first, in their order. */
+static inline void list_take_all(struct list *to, struct list *from)
+{
+    list_init(to);
+    if (list_is_empty(from))
+        return;
+    to->head = from->head;
+    to->head.next->prev = &to->head;
+    to->head.prev->next = &to->head;
+    list_init(from);
+}
+
 /* The body may remove the current link. */
 #define list_each(list, link, following) \
     for (struct list_link *link = (list)->head.next, *following = link->next; \

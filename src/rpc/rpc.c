@@ -47,15 +47,6 @@ void rpc_wait_turn(struct rpc_conn *conn)
     rpc_soon(conn->rpc);
 }
 
-static void take_all(struct list *to, struct list *from)
-{
-    struct list_link *link;
-
-    list_init(to);
-    while ((link = list_pop(from)) != NULL)
-        list_push(to, link);
-}
-
 /* What waited for this turn; what waits again meanwhile waits for the next. */
 static void on_soon(struct env_timer *timer)
 {
@@ -64,7 +55,7 @@ static void on_soon(struct env_timer *timer)
     struct list_link *link;
 
     rpc_enter(rpc);
-    take_all(&running, &rpc->waiting);
+    list_take_all(&running, &rpc->waiting);
     while ((link = list_pop(&running)) != NULL) {
         struct rpc_conn *conn = list_entry(link, struct rpc_conn, waiting_link);
 
@@ -83,7 +74,7 @@ static void on_turn_end(struct env_hook *hook)
     struct list_link *link;
 
     rpc_enter(rpc);
-    take_all(&running, &rpc->dirty);
+    list_take_all(&running, &rpc->dirty);
     while ((link = list_pop(&running)) != NULL)
         rpc_send_flush(list_entry(link, struct rpc_conn, dirty_link));
     if (list_is_empty(&rpc->waiting) && list_is_empty(&rpc->dirty))

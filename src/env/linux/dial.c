@@ -205,7 +205,7 @@ enum snow_status env_dial(struct env_loop *loop, const char *address,
 {
     char host[256];
     uint16_t port;
-    enum snow_status status = address_split(address, false, host, sizeof host, &port);
+    enum snow_status status = env_address_split(address, false, host, sizeof host, &port);
 
     if (status != SNOW_OK)
         return status;

@@ -19,7 +19,8 @@ struct env_listener {
     char congestion[16];
     void (*on_accept)(void *owner, struct env_conn *conn);
     void *owner;
-    bool *closed;           /* set when on_accept closes the listener; NULL outside of it */
+    bool accepting;         /* on_accept may run: its memory stays until that is over */
+    bool freed;             /* closed meanwhile */
     struct env_timer retry; /* armed while the process is out of descriptors */
     char address[ADDRESS_TEXT_SIZE];
 };
@@ -43,33 +44,41 @@ static void take(struct env_listener *listener, int descriptor, const struct add
     listener->on_accept(listener->owner, conn);
 }
 
-static void on_ready(struct source *source)
+/* Accepts what waits; true: more may wait than one turn's share. */
+static bool accept_some(struct env_listener *listener)
 {
-    struct env_listener *listener = list_entry(source, struct env_listener, source);
-    bool closed = false;
+    struct env_loop *loop = listener->source.loop;
 
-    source->events = 0;
-    listener->closed = &closed;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    for (int i = 0; i < ACCEPTS_PER_TURN && !listener->freed; i++) {
         struct address peer = {.size = sizeof peer.socket};
-        int descriptor = accept4(source->descriptor, (struct sockaddr *)&peer.socket, &peer.size,
-                                 SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int descriptor = accept4(listener->source.descriptor, (struct sockaddr *)&peer.socket,
+                                 &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (descriptor >= 0) {
             take(listener, descriptor, &peer);
-            if (closed)
-                return;
         } else if (errno == EAGAIN) {
-            listener->closed = NULL;
-            return;
+            return false;
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            env_timer_arm(source->loop, &listener->retry, env_now_ns(source->loop->env) + RETRY_NS);
-            listener->closed = NULL;
-            return;
+            env_timer_arm(loop, &listener->retry, env_now_ns(loop->env) + RETRY_NS);
+            return false;
         } /* else this one connection is lost already: the next */
     }
-    listener->closed = NULL;
-    loop_make_ready(source, EPOLLIN);
+    return true;
+}
+
+static void on_ready(struct source *source)
+{
+    struct env_listener *listener = list_entry(source, struct env_listener, source);
+
+    source->events = 0;
+    listener->accepting = true;
+    bool more = accept_some(listener);
+
+    listener->accepting = false;
+    if (listener->freed)
+        free(listener);
+    else if (more)
+        loop_make_ready(source, EPOLLIN);
 }
 
 static void on_retry(struct env_timer *timer)
@@ -137,7 +146,7 @@ enum snow_status env_listen(struct env_loop *loop, const char *address,
     char host[256];
     uint16_t port;
     struct address at;
-    enum snow_status status = address_split(address, true, host, sizeof host, &port);
+    enum snow_status status = env_address_split(address, true, host, sizeof host, &port);
 
     if (status != SNOW_OK)
         return status;
@@ -169,12 +178,12 @@ const char *env_listener_address(const struct env_listener *listener)
 
 void env_listener_close(struct env_listener *listener)
 {
-    if (listener->closed != NULL)
-        *listener->closed = true;
     env_timer_cancel(&listener->retry);
     loop_unwatch(&listener->source);
     if (listener->source.descriptor >= 0)
         close(listener->source.descriptor);
     list_remove(&listener->link);
-    free(listener);
+    listener->freed = true;
+    if (!listener->accepting)
+        free(listener);
 }

@@ -224,22 +224,13 @@ static void put_back(struct list *to, struct list *from)
     }
 }
 
-static void take_all(struct list *to, struct list *from)
-{
-    struct list_link *link;
-
-    list_init(to);
-    while ((link = list_pop(from)) != NULL)
-        list_push(to, link);
-}
-
 static uint32_t run_ready(struct env_loop *loop)
 {
     struct list running;
     struct list_link *link;
     uint32_t ran = 0;
 
-    take_all(&running, &loop->ready);
+    list_take_all(&running, &loop->ready);
     while (!is_stopping(loop) && (link = list_pop(&running)) != NULL) {
         struct source *source = list_entry(link, struct source, ready_link);
 
@@ -301,7 +292,7 @@ static void run_hooks(struct env_loop *loop)
     struct list running;
     struct list_link *link;
 
-    take_all(&running, &loop->hooks);
+    list_take_all(&running, &loop->hooks);
     while ((link = list_pop(&running)) != NULL) {
         struct env_hook *hook = list_entry(link, struct env_hook, link);
 

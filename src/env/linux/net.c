@@ -72,7 +72,9 @@ void net_conn_free(struct env_conn *conn)
     if (conn->source.descriptor >= 0)
         close(conn->source.descriptor);
     list_remove(&conn->link);
-    free(conn);
+    conn->freed = true;
+    if (!conn->telling)
+        free(conn);
 }
 
 /* Reads and throws away; true when the peer has closed too, or has all that was sent. */
@@ -102,9 +104,6 @@ void env_conn_close(struct env_conn *conn, bool reset)
     struct linger at_once = {.l_onoff = 1, .l_linger = 0};
 
     dial_forget(conn);
-    if (conn->closed != NULL)
-        *conn->closed = true;
-    conn->closed = NULL;
     if (reset && conn->source.descriptor >= 0)
         (void)setsockopt(conn->source.descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     conn->ops = NULL;
@@ -136,19 +135,18 @@ static void tell_owner(struct env_conn *conn, uint32_t events)
     uint32_t in = EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR;
     uint32_t out = EPOLLOUT | EPOLLHUP | EPOLLERR;
 
-    bool closed = false;
-
-    conn->closed = &closed;
+    conn->telling = true;
     if ((events & out) != 0 && conn->writable_owed) {
         conn->writable_owed = false;
         conn->ops->on_writable(conn->owner);
     }
-    if (!closed && (events & in) != 0 && !conn->readable_told) {
+    if (!conn->freed && conn->ops != NULL && (events & in) != 0 && !conn->readable_told) {
         conn->readable_told = true;
         conn->ops->on_readable(conn->owner);
     }
-    if (!closed)
-        conn->closed = NULL;
+    conn->telling = false;
+    if (conn->freed)
+        free(conn);
 }
 
 static void on_ready(struct source *source)

@@ -2,6 +2,7 @@
 #ifndef ENV_LINUX_NET_H
 #define ENV_LINUX_NET_H
 
+#include "env/address.h"
 #include "env/linux/body.h"
 
 #include <netinet/in.h>
@@ -35,7 +36,8 @@ struct env_conn {
     bool writable_owed;      /* a send took less than given */
     bool drained;            /* the last receive took all that was there */
     bool hangup;             /* an event told that the peer has closed */
-    bool *closed;            /* set when a callback closes it; NULL outside of one */
+    bool telling;            /* a callback runs: its memory stays until that returns */
+    bool freed;              /* closed meanwhile */
     bool ended;              /* the peer closed, or the connection broke */
     struct env_timer linger; /* CLOSING: when to stop waiting */
     /* Of a dial. */
@@ -50,9 +52,6 @@ struct env_conn {
 
 /* ---- address.c ---- */
 
-/* Splits "host:port" or "[v6]:port".  INVALID: it is neither. */
-MUST_CHECK enum snow_status address_split(const char *text, bool port_0, char *host,
-                                          size_t host_size, uint16_t *port);
 /* True when host is the text of an address: no look-up is needed. */
 bool address_parse(const char *host, uint16_t port, struct address *address);
 /* Looks a name up; blocks.  Returns how many of addresses were filled. */

@@ -1,0 +1,13 @@
+/* Addresses as text: "host:port", "1.2.3.4:port", "[v6]:port". */
+#ifndef ENV_ADDRESS_H
+#define ENV_ADDRESS_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* Splits one; host without brackets.  port_0: port 0 is allowed.  INVALID: it is no address. */
+MUST_CHECK enum snow_status env_address_split(const char *text, bool port_0, char *host,
+                                              size_t host_size, uint16_t *port);
+
+#endif
