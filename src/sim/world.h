@@ -46,7 +46,7 @@ void world_run_until(struct world *world, uint64_t until_ns);
 bool world_run(struct world *world, bool (*done)(void *owner), void *owner, uint64_t until_ns);
 
 /* Plants faults: processes that start from now on have them (env_faults). */
-void world_plant(struct world *world, fault_set faults);
+void world_set_faults(struct world *world, fault_set faults);
 
 /* Something that will happen: the simulator's own; others only embed it. */
 struct sim_event {

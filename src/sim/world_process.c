@@ -86,7 +86,7 @@ void world_host_memory(struct world_host *host, uint64_t bytes)
     host->memory_max = bytes;
 }
 
-void world_plant(struct world *world, fault_set faults)
+void world_set_faults(struct world *world, fault_set faults)
 {
     world->faults = faults;
 }
