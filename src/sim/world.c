@@ -145,8 +145,11 @@ void world_run_until(struct world *world, uint64_t until_ns)
 bool world_run(struct world *world, bool (*done)(void *owner), void *owner, uint64_t until_ns)
 {
     while (!done(owner)) {
-        if (world->queue.first == NULL || world->queue.first->at_ns > until_ns)
+        if (world->queue.first == NULL || world->queue.first->at_ns > until_ns) {
+            if (world->now_ns < until_ns)
+                world->now_ns = until_ns;
             return false;
+        }
         world_step(world);
     }
     return true;

@@ -42,7 +42,7 @@ uint64_t world_event_count(const struct world *world);
 bool world_step(struct world *world);
 /* All events up to and at until_ns; then it is until_ns. */
 void world_run_until(struct world *world, uint64_t until_ns);
-/* Until done says so (asked after each event): true; or until_ns, or nothing is left: false. */
+/* Until done says so (asked after each event): true; or it is until_ns: false. */
 bool world_run(struct world *world, bool (*done)(void *owner), void *owner, uint64_t until_ns);
 
 /* Plants faults: processes that start from now on have them (env_faults). */
