@@ -177,6 +177,7 @@ struct rpc_request {
     struct bytes body; /* in the receive buffer; size 0 and NULL: not any more */
     uint64_t payload_size;
     bool is_new;
+    bool gone;           /* being told so: answers are dropped */
     const void *message; /* decoded; after on_request only when it is kept */
     bool kept;
     uint8_t *kept_body;

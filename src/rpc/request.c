@@ -44,6 +44,7 @@ static void gone(struct rpc_request *request, enum snow_status status)
     struct rpc_conn *conn = request->conn;
     struct rpc *rpc = conn->rpc;
 
+    request->gone = true;
     if (conn->incoming.request == request) {
         void (*on_end)(struct rpc_request *, enum snow_status) = conn->incoming.on_request_end;
 
@@ -290,6 +291,9 @@ static void answer(struct rpc_request *request, enum snow_status status, struct 
                                   .type = request->type,
                                   .request_id = request->id,
                                   .status = status};
+
+    if (request->gone)
+        return;
     bool held = conn->incoming.left > 0 && conn->incoming.request_id == request->id;
 
     if (last && conn->incoming.request == request)
@@ -339,7 +343,7 @@ void rpc_reply_payload(struct rpc_request *request, const void *message,
         out->on_sent = on_sent;
         out->sent_owner = sent_owner;
     } else if (on_sent != NULL) {
-        on_sent(sent_owner, SNOW_NO_MEMORY); /* no memory for a later moment: the one exception */
+        on_sent(sent_owner, SNOW_CLOSED); /* gone, or no memory for a later moment */
     }
 }
 

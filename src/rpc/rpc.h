@@ -16,7 +16,8 @@
  *       reason.
  *   R5  Queues are bounded (limits.h): above the bound calls end with BUSY, and reading stops
  *       until there is room.
- *   R6  No callback runs inside the call that caused it, but in rpc_conn_close and rpc_destroy.
+ *   R6  No callback runs inside the call that caused it, but in rpc_conn_close and rpc_destroy
+ *       (and on_sent of an answer to a request that is gone).
  * Threads.  All on the loop of the endpoint. */
 #ifndef RPC_RPC_H
 #define RPC_RPC_H

@@ -1,6 +1,6 @@
 /* Any bytes from a peer, before and after a greeting, to the side that dialled or was dialled: the
- * endpoint closes the connection or goes on, answers each request at most once, ends each call once,
- * and writes only where a payload was told to go.
+ * endpoint closes the connection or goes on, answers each request at most once, ends each call
+ * once, and writes only where a payload was told to go.
  *
  * Input.  Byte 0: bit 0 greet properly, bit 1 the endpoint dials.  Then steps: an operation byte
  *         and what it needs; a frame gets its checksums, so that what is behind them is reached. */

@@ -84,6 +84,7 @@ static inline void on_write_end(struct rpc_request *request, enum snow_status st
 
     if (status != SNOW_OK) {
         fixture->received_badly++;
+        rpc_reply(request, &reply, true); /* too late: dropped */
         return;
     }
     fixture->received++;
