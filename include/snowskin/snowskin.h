@@ -62,6 +62,10 @@ struct snow_key {
     size_t size;
 };
 
+/* For people: what was in the way of this thread's last call, when that did not return SNOW_OK and
+ * there is more to say than its status; else "".  Lives until the next call of this thread. */
+SNOW_API const char *snow_reason(void);
+
 /* What a call may say beside its items; zeroed: all defaults. */
 struct snow_call {
     uint32_t deadline_ms;   /* 0: the client's */

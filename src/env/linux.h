@@ -34,6 +34,16 @@ ssize_t env_child_read(struct env_child *child, void *to, size_t size);
 int env_child_wait(struct env_child *child);
 void env_child_kill(struct env_child *child, int signal_number);
 
+/* In the child of a fork: closes the descriptors of a loop that the parent goes on with, without a
+ * word to its peers.  Then the child may destroy what it has of it. */
+void env_loop_abandon(struct env_loop *loop);
+
+/* "host:process", for people. */
+void env_process_name(char *name, size_t size);
+
+/* CPUs that this process may run on. */
+uint32_t env_cpu_count(void);
+
 /* True when descriptor (1 or 2) is a terminal. */
 bool env_is_terminal(int descriptor);
 

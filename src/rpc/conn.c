@@ -246,3 +246,8 @@ uint32_t rpc_conn_queued(const struct rpc_conn *conn)
 {
     return conn->queued > UINT32_MAX ? UINT32_MAX : (uint32_t)conn->queued;
 }
+
+uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn)
+{
+    return conn->sent_ns > conn->received_ns ? conn->sent_ns : conn->received_ns;
+}

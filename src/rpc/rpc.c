@@ -156,6 +156,11 @@ struct rpc_identity *rpc_identity(struct rpc *rpc)
     return &rpc->identity;
 }
 
+struct env_loop *rpc_loop(struct rpc *rpc)
+{
+    return rpc->loop;
+}
+
 /* ---- listening ------------------------------------------------------------------------------ */
 
 enum snow_status rpc_listen(struct rpc *rpc, const char *address)

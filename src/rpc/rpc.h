@@ -81,6 +81,7 @@ MUST_CHECK enum snow_status rpc_create(struct env_loop *loop, const struct rpc_i
 void rpc_destroy(struct rpc *rpc);
 
 struct rpc_identity *rpc_identity(struct rpc *rpc); /* may be changed: cluster, term, incarnation */
+struct env_loop *rpc_loop(struct rpc *rpc);
 
 MUST_CHECK enum snow_status rpc_listen(struct rpc *rpc, const char *address);
 const char *rpc_listen_address(struct rpc *rpc); /* "" before rpc_listen */
@@ -110,6 +111,7 @@ void rpc_conn_set_owner(struct rpc_conn *conn, void *conn_owner);
 uint8_t rpc_conn_role(const struct rpc_conn *conn); /* of the peer, by its HELLO */
 const char *rpc_conn_peer(const struct rpc_conn *conn);
 uint32_t rpc_conn_queued(const struct rpc_conn *conn); /* bytes waiting to be sent, payload apart */
+uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn); /* when bytes last moved on it */
 
 /* ---- asking --------------------------------------------------------------------------------- */
 

@@ -66,6 +66,9 @@ void loop_make_ready(struct source *source, uint32_t events);
 /* Closes what the loop still has of the network. */
 void net_close_all(struct env_loop *loop);
 
+/* Closes the descriptors of its connections, and tells no peer. */
+void net_abandon_all(struct env_loop *loop);
+
 /* Makes the fork counter count; repeated calls do nothing more. */
 void thread_watch_forks(void);
 

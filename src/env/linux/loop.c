@@ -3,6 +3,7 @@
  * One turn, in this order: wait; what the kernel reports goes on the ready list; the ready list
  * runs; timers that are due; posted tasks; hooks.
  */
+#include "env/linux.h"
 #include "env/linux/body.h"
 
 #include <errno.h>
@@ -128,6 +129,17 @@ void env_loop_join(struct env_loop *loop)
     loop->started = false;
 }
 
+/* Closing comes first: an epoll descriptor is shared with the parent, and taking sockets off it
+ * would make the parent deaf. */
+void env_loop_abandon(struct env_loop *loop)
+{
+    close(loop->epoll);
+    close(loop->wake.descriptor);
+    loop->epoll = -1;
+    loop->wake.descriptor = -1;
+    net_abandon_all(loop);
+}
+
 void env_loop_destroy(struct env_loop *loop)
 {
     ASSERT(!loop->started);
@@ -136,8 +148,10 @@ void env_loop_destroy(struct env_loop *loop)
         env_timer_cancel(list_entry(loop->timers.first, struct env_timer, link));
     while (!list_is_empty(&loop->hooks))
         list_pop(&loop->hooks);
-    close(loop->epoll);
-    close(loop->wake.descriptor);
+    if (loop->epoll >= 0)
+        close(loop->epoll);
+    if (loop->wake.descriptor >= 0)
+        close(loop->wake.descriptor);
     free(loop);
 }
 

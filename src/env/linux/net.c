@@ -128,6 +128,18 @@ void net_close_all(struct env_loop *loop)
         net_conn_free(list_entry(link, struct env_conn, link));
 }
 
+void net_abandon_all(struct env_loop *loop)
+{
+    list_each (&loop->conns, link, next) {
+        struct env_conn *conn = list_entry(link, struct env_conn, link);
+
+        if (conn->source.descriptor >= 0)
+            close(conn->source.descriptor);
+        conn->source.descriptor = -1;
+        conn->ended = true;
+    }
+}
+
 /* ---- events --------------------------------------------------------------------------------- */
 
 static void tell_owner(struct env_conn *conn, uint32_t events)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,22 @@ void env_child_kill(struct env_child *child, int signal_number)
 }
 
 /* ---- about ourselves ------------------------------------------------------------------------ */
+
+void env_process_name(char *name, size_t size)
+{
+    char host[64] = "";
+
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = 0;
+    snprintf(name, size, "%s:%d", host, (int)getpid());
+}
+
+uint32_t env_cpu_count(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
 
 bool env_is_terminal(int descriptor)
 {

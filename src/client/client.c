@@ -1,0 +1,384 @@
+/* The client itself: the link to the master, and what all operations share.
+ *
+ * Problem.  The master may be restarted, the link be lost; operations under way must not notice
+ *           more than a delay.
+ * Idea.     One link that is kept up (rpc/peer.h) and returns with its session.  Questions that
+ *           find it down wait in `asking`.
+ * Threads.  The loop's.
+ */
+#include "client/inside.h"
+
+#include <stdlib.h>
+
+#define HELLO_TIMEOUT_MS 3000
+#define PROGRESS_TIMEOUT_MS 5000
+#define ABORT_NS (5 * NS_PER_S) /* how long the answer to a put_abort is awaited */
+#define DEADLINE_MS 5000
+
+/* ---- counters ------------------------------------------------------------------------------- */
+
+const uint64_t *client_metrics(const struct client *client)
+{
+    return client->counters;
+}
+
+uint32_t client_metric_count(void)
+{
+    return CLIENT_METRIC_COUNT;
+}
+
+const char *client_metric_name(uint32_t index)
+{
+    static const char *const names[] = {
+#define METRIC(name, kind, text) #name,
+#include "client/client_metrics.def"
+#undef METRIC
+    };
+
+    return index < CLIENT_METRIC_COUNT ? names[index] : NULL;
+}
+
+/* ---- the link to the master ----------------------------------------------------------------- */
+
+static void on_up(struct rpc_peer *peer, const struct wire_hello_rep *hello)
+{
+    struct client *client = list_entry(peer, struct client, master);
+    struct list asking;
+    struct list_link *link;
+
+    (void)hello;
+    client->link_failure = SNOW_OK;
+    client->reason[0] = 0;
+    list_init(&asking);
+    while ((link = list_pop(&client->asking)) != NULL)
+        list_push(&asking, link);
+    while ((link = list_pop(&asking)) != NULL)
+        client_ask_pump(list_entry(link, struct client_ask, of_client));
+}
+
+static void on_down(struct rpc_peer *peer, enum snow_status status)
+{
+    struct client *client = list_entry(peer, struct client, master);
+
+    (void)status;
+    client->link_failure = SNOW_UNREACHABLE;
+    client_count(client, CLIENT_METRIC_master_lost, 1);
+}
+
+static void on_failed(struct rpc_peer *peer, enum snow_status status, struct bytes reason)
+{
+    struct client *client = list_entry(peer, struct client, master);
+    size_t size = reason.size < sizeof(client->reason) ? reason.size : sizeof(client->reason) - 1;
+
+    client->link_failure = status == SNOW_TIMEOUT ? SNOW_UNREACHABLE : status;
+    if (size > 0)
+        memcpy(client->reason, reason.at, size);
+    client->reason[size] = 0;
+}
+
+enum snow_status client_link_status(const struct client *client, const char **reason)
+{
+    *reason = client->reason;
+    if (rpc_peer_conn(&client->master) != NULL)
+        return SNOW_OK;
+    return client->link_failure == SNOW_OK ? SNOW_NOT_READY : client->link_failure;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+/* Nobody asks a client. */
+static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *request,
+                       uint16_t type, const void *message, uint64_t payload_size)
+{
+    (void)owner;
+    (void)conn;
+    (void)type;
+    (void)message;
+    (void)payload_size;
+    rpc_fail(request, SNOW_INVALID);
+}
+
+static void on_oneway(void *owner, struct rpc_conn *conn, uint16_t type, const void *message)
+{
+    (void)owner;
+    (void)conn;
+    (void)type;
+    (void)message;
+}
+
+static void on_request_gone(void *owner, struct rpc_request *request)
+{
+    (void)owner;
+    (void)request;
+}
+
+static const struct rpc_service client_service = {
+    .on_request = on_request,
+    .on_oneway = on_oneway,
+    .on_request_gone = on_request_gone,
+};
+
+void client_options_init(struct client_options *options)
+{
+    *options = (struct client_options){.deadline_ms = DEADLINE_MS,
+                                       .transport = {.lanes = 2,
+                                                     .piece_bytes = 4 * MIB,
+                                                     .window_bytes = 32 * MIB,
+                                                     .stall_ns = NS_PER_S,
+                                                     .verify = true}};
+}
+
+static enum snow_status open_all(struct client *client, const char **reason)
+{
+    struct rpc_identity identity = {.role = WIRE_ROLE_CLIENT,
+                                    .token = client->options.token,
+                                    .name = client->options.name};
+    struct rpc_options options = {.socket = {.keepalive = true, .user_timeout_ms = 10000},
+                                  .hello_timeout_ms = HELLO_TIMEOUT_MS,
+                                  .progress_timeout_ms = PROGRESS_TIMEOUT_MS};
+    enum snow_status status;
+
+    *reason = "out of memory";
+    status = rpc_create(client->loop, &identity, &options, &client_service, client, &client->rpc);
+    if (status != SNOW_OK)
+        return status;
+    *reason = "transport options out of range";
+    status = transport_tcp.open(client->rpc, &client->options.transport, &client->transport);
+    if (status != SNOW_OK)
+        return status;
+    client->master.on_up = on_up;
+    client->master.on_down = on_down;
+    client->master.on_failed = on_failed;
+    *reason = "the master's address is no host:port";
+    return rpc_peer_open(&client->master, client->rpc, client->options.master, 0);
+}
+
+enum snow_status client_create(struct env_loop *loop, const struct client_options *options,
+                               struct client **created, const char **reason)
+{
+    struct client *client = calloc(1, sizeof(*client));
+    enum snow_status status;
+
+    *reason = "out of memory";
+    if (client == NULL)
+        return SNOW_NO_MEMORY;
+    client->loop = loop;
+    client->env = env_loop_env(loop);
+    client->options = *options;
+    if (client->options.deadline_ms == 0)
+        client->options.deadline_ms = DEADLINE_MS;
+    rng_init(&client->rng, env_random(client->env));
+    client->next_operation = env_random(client->env);
+    list_init(&client->asking);
+    list_init(&client->aborts);
+    arena_init(&client->scratch, 0);
+    client_nodes_open(client);
+    status = open_all(client, reason);
+    /* Copies of rpc's serve from now on. */
+    client->options.master = NULL;
+    client->options.token = client->options.name = bytes_of(NULL, 0);
+    if (status != SNOW_OK) {
+        client_destroy(client);
+        return status;
+    }
+    *created = client;
+    *reason = "";
+    return SNOW_OK;
+}
+
+struct abort {
+    struct rpc_call call;
+    struct list_link of_client;
+    struct client *client;
+};
+
+static void abort_free(struct abort *abort)
+{
+    list_remove(&abort->of_client);
+    abort->client->abort_count--;
+    free(abort);
+}
+
+void client_destroy(struct client *client)
+{
+    struct list_link *link;
+
+    ASSERT(list_is_empty(&client->asking));
+    while ((link = list_first(&client->aborts)) != NULL) {
+        struct abort *abort = list_entry(link, struct abort, of_client);
+
+        rpc_call_cancel(&abort->call);
+        abort_free(abort);
+    }
+    client_nodes_close(client);
+    rpc_peer_close(&client->master);
+    if (client->transport != NULL)
+        client->transport->ops->close(client->transport);
+    if (client->rpc != NULL)
+        rpc_destroy(client->rpc);
+    arena_deinit(&client->scratch);
+    free(client);
+}
+
+/* ---- what operations share ------------------------------------------------------------------ */
+
+uint64_t client_next_operation(struct client *client)
+{
+    if (++client->next_operation == 0)
+        client->next_operation = 1;
+    return client->next_operation;
+}
+
+void client_op_begin(struct client *client, struct client_op *op, const struct snow_call *call,
+                     void (*on_timer)(struct env_timer *timer))
+{
+    uint32_t deadline_ms = call->deadline_ms != 0 ? call->deadline_ms : client->options.deadline_ms;
+
+    ASSERT(op->client == NULL);
+    memset(op, 0, sizeof(*op));
+    op->client = client;
+    op->operation = client_next_operation(client);
+    op->deadline_ns = client_now_ns(client) + deadline_ms * NS_PER_MS;
+    op->timer.on_event = on_timer;
+    arena_init(&op->arena, 0);
+    env_timer_arm(client->loop, &op->timer, op->deadline_ns);
+}
+
+void client_op_hurry(struct client_op *op)
+{
+    env_timer_arm(op->client->loop, &op->timer, 0);
+}
+
+enum snow_status client_op_late_status(struct client_op *op)
+{
+    const char *reason;
+    enum snow_status status = client_link_status(op->client, &reason);
+
+    client_count(op->client, CLIENT_METRIC_deadlines, 1);
+    return status == SNOW_OK || status == SNOW_NOT_READY ? SNOW_TIMEOUT : status;
+}
+
+void client_op_end(struct client_op *op)
+{
+    env_timer_cancel(&op->timer);
+    arena_deinit(&op->arena);
+    op->client = NULL;
+}
+
+enum snow_status client_key_check(const struct snow_key *key)
+{
+    return key->at != NULL && key->size >= 1 && key->size <= LIMIT_KEY_SIZE ? SNOW_OK
+                                                                            : SNOW_INVALID;
+}
+
+void client_lease_return(struct client *client, uint64_t operation)
+{
+    struct rpc_conn *conn = rpc_peer_conn(&client->master);
+    struct wire_id id = {.id = operation};
+    struct wire_lease_return_msg message = {.operations = &id, .operations_count = 1};
+
+    /* One that does not leave runs out by itself. */
+    if (conn != NULL && rpc_oneway(conn, WIRE_lease_return, &message) == SNOW_OK)
+        client_count(client, CLIENT_METRIC_leases_returned, 1);
+}
+
+/* ---- giving grants back --------------------------------------------------------------------- */
+
+static void on_aborted(struct rpc_call *call, enum snow_status status, const void *reply, bool last)
+{
+    (void)status; /* a grant that was not given back ends with its deadline */
+    (void)reply;
+    if (last)
+        abort_free(list_entry(call, struct abort, call));
+}
+
+static void send_abort(struct client *client, const struct wire_put_abort_req *message)
+{
+    struct rpc_conn *conn = rpc_peer_conn(&client->master);
+    struct abort *abort;
+
+    if (conn == NULL || client->abort_count >= CLIENT_ABORTS_MAX)
+        return;
+    abort = calloc(1, sizeof(*abort));
+    if (abort == NULL)
+        return;
+    abort->client = client;
+    abort->call.on_reply = on_aborted;
+    list_push(&client->aborts, &abort->of_client);
+    client->abort_count++;
+    if (rpc_call_start(conn, &abort->call, WIRE_put_abort, message, NULL,
+                       client_now_ns(client) + ABORT_NS) != SNOW_OK)
+        abort_free(abort);
+    else
+        client_count(client, CLIENT_METRIC_aborts, message->items_count);
+}
+
+void client_abort(struct client *client, const struct wire_key_gen *items, uint32_t count)
+{
+    size_t size_max = LIMIT_BODY_SIZE - 4 * KIB;
+
+    while (count > 0) {
+        struct wire_put_abort_req message = {
+            .items = (struct wire_key_gen *)(uintptr_t)items /* read only */};
+        size_t size = 0;
+
+        while (message.items_count < count && message.items_count < LIMIT_BATCH_ITEMS) {
+            size += wire_key_gen_size_min(WIRE_VERSION) + items[message.items_count].key.size;
+            if (size > size_max)
+                break;
+            message.items_count++;
+        }
+        send_abort(client, &message);
+        items += message.items_count;
+        count -= message.items_count;
+    }
+}
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+/* Bytes of the parts that come before this one; *seen: how many places say they are this part. */
+static uint64_t bytes_before(const struct wire_place *places, uint32_t count, uint32_t index,
+                             uint32_t *seen)
+{
+    const struct wire_place *place = &places[index];
+    uint64_t size = 0;
+
+    *seen = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (places[i].replica != place->replica)
+            continue;
+        if (places[i].part < place->part)
+            size += places[i].length;
+        *seen += places[i].part == place->part;
+    }
+    return size;
+}
+
+bool client_places_check(const struct wire_place *places, uint32_t count, uint64_t size,
+                         uint16_t *replicas)
+{
+    uint64_t bytes[LIMIT_REPLICAS] = {0};
+    uint32_t parts[LIMIT_REPLICAS] = {0};
+
+    *replicas = 0;
+    if (count > LIMIT_REPLICAS * LIMIT_PARTS)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct wire_place *place = &places[i];
+        uint32_t seen;
+
+        if (place->replica >= LIMIT_REPLICAS || place->length > size ||
+            place->object_offset != bytes_before(places, count, i, &seen) || seen != 1)
+            return false;
+        *replicas = (uint16_t)(*replicas | 1u << place->replica);
+        bytes[place->replica] += place->length;
+        parts[place->replica]++;
+        if (bytes[place->replica] > size)
+            return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (bytes[places[i].replica] != size || parts[places[i].replica] != places[i].parts)
+            return false;
+    }
+    return count > 0;
+}

@@ -1,0 +1,188 @@
+/* Client: puts and gets, driven by events.
+ *
+ * Problem.  One process asks for a thousand things at once, of a master that may restart and of
+ *           nodes that may die; each must end in time, with the truth.
+ * Idea.     Every operation is a struct that lives in its owner's object and ends by a callback.
+ *           All go over one link to the master and a few to each node.  What a lost answer leaves
+ *           open is asked again, by the one retry policy, until the operation's deadline.
+ * Invariants.
+ *   C1  An operation that was started ends by on_done or by cancel, never both, at its deadline at
+ *       the latest.  No callback runs inside start or cancel.
+ *   C2  When it has ended, its items have their status, and the memory they name is not touched
+ *       any more.
+ *   C3  A get that ends OK has filled exactly the object's bytes, checked (P1); any other says so.
+ *   C4  An item is answered by the first truth: what an earlier answer settled is not asked again.
+ * Threads.  All on the loop.  client/wait.c puts blocking calls above it.
+ *
+ * The items of snowskin.h are used as they are: outputs are set in place. */
+#ifndef CLIENT_CLIENT_H
+#define CLIENT_CLIENT_H
+
+#include "base/status.h"
+#include "client/ask.h"
+#include "client/moves.h"
+#include "env/env.h"
+#include "snowskin/snowskin.h"
+#include "transport/transport.h"
+
+struct client;
+
+struct client_options {
+    const char *master;   /* "host:port" */
+    struct bytes token;   /* of the cluster, may be empty */
+    struct bytes name;    /* for people */
+    uint32_t deadline_ms; /* of an operation that names none; 0: 5000 */
+    uint32_t wait_ms;     /* of a put for room or another writer; 0: half the deadline */
+    uint32_t guard_ms;    /* look-ups keep others from removing what was found; 0: not */
+    struct transport_options transport;
+};
+
+/* Options of a client that says nothing. */
+void client_options_init(struct client_options *options);
+
+/* Begins to dial the master; operations may be started at once.  INVALID: no address, or options
+ * out of range.  *reason (static) says what is wrong. */
+MUST_CHECK enum snow_status client_create(struct env_loop *loop,
+                                          const struct client_options *options,
+                                          struct client **client, const char **reason);
+/* Its operations have ended.  Not from a callback. */
+void client_destroy(struct client *client);
+
+/* OK: the link to the master is up.  NOT_READY: no try has ended yet.  Else why the last one
+ * failed; *reason (may be ""; until the next turn) is what the master said. */
+enum snow_status client_link_status(const struct client *client, const char **reason);
+
+/* Counters of client_metrics.def, in its order. */
+const uint64_t *client_metrics(const struct client *client);
+uint32_t client_metric_count(void);
+const char *client_metric_name(uint32_t index);
+
+/* ---- operations ----------------------------------------------------------------------------- */
+
+/* What all operations have. */
+struct client_op {
+    struct client *client; /* NULL: not under way */
+    struct env_timer timer;
+    struct arena arena;
+    uint64_t deadline_ns;
+    uint64_t operation; /* its number at the master */
+};
+
+/* Zeroed, the first members set by the owner; `call` is read by start and not kept. */
+struct client_put_op {
+    void (*on_done)(struct client_put_op *op);
+    struct snow_put *items;
+    size_t count;
+    char reason[192]; /* out: what was in the way of the first item that failed, or "" */
+
+    struct client_op base;
+    struct client_ask start; /* put_start of items without a grant */
+    struct client_ask end;   /* put_end of written ones */
+    struct client_moves moves;
+    struct put_item *puts;       /* one an item */
+    struct wire_key_gen *aborts; /* grants to be given back at the end of this event */
+    uint32_t abort_count;
+    uint64_t wait_until_ns;
+    uint64_t continues;
+    uint64_t anew;          /* operation of the items that begin anew in this event; 0: none yet */
+    uint64_t written_bytes; /* of items whose put_end has not been sent yet */
+    uint32_t open;          /* items without a result */
+    uint32_t flags;         /* SNOW_CALL_* */
+    char segment[LIMIT_NAME_SIZE + 1];
+};
+
+void client_put_start(struct client *client, struct client_put_op *op,
+                      const struct snow_call *call);
+void client_put_cancel(struct client_put_op *op);
+
+struct client_get_op {
+    void (*on_done)(struct client_get_op *op);
+    struct snow_get *items;
+    size_t count;
+
+    struct client_op base;
+    struct client_ask lookup;
+    struct client_moves moves;
+    struct get_item *gets; /* one an item */
+    uint32_t open;         /* items without a result */
+    uint32_t flags;        /* WIRE_LOOKUP_* */
+    bool leased;           /* a lease has to be returned */
+};
+
+void client_get_start(struct client *client, struct client_get_op *op,
+                      const struct snow_call *call);
+void client_get_cancel(struct client_get_op *op);
+
+struct client_exists_op {
+    void (*on_done)(struct client_exists_op *op);
+    struct snow_stat *items;
+    size_t count;
+
+    struct client_op base;
+    struct client_ask lookup;
+    uint32_t open;
+    uint32_t flags; /* WIRE_LOOKUP_* */
+};
+
+void client_exists_start(struct client *client, struct client_exists_op *op,
+                         const struct snow_call *call);
+void client_exists_cancel(struct client_exists_op *op);
+
+/* Keys that are removed, or pinned. */
+struct client_keys_op {
+    void (*on_done)(struct client_keys_op *op);
+    struct snow_item *items;
+    size_t count;
+
+    struct client_op base;
+    struct client_ask ask;
+    uint32_t open;
+    uint32_t flags;  /* WIRE_REMOVE_* */
+    uint32_t pin_ms; /* of a soft pin */
+    uint8_t pin;     /* enum snow_pin */
+};
+
+void client_remove_start(struct client *client, struct client_keys_op *op,
+                         const struct snow_call *call);
+void client_pin_start(struct client *client, struct client_keys_op *op, enum snow_pin pin,
+                      uint32_t pin_ms, const struct snow_call *call);
+void client_keys_cancel(struct client_keys_op *op);
+
+/* One question, one answer. */
+struct client_query_op {
+    void (*on_done)(struct client_query_op *op);
+
+    /* In: of what is asked. */
+    struct snow_key key;   /* pattern, or prefix; stays until the end */
+    enum snow_match match; /* of a removal */
+    uint64_t cursor; /* of a list: 0, then as the last page says; of nodes: the lowest number */
+
+    /* Out, until client_query_end. */
+    enum snow_status status;
+    struct snow_matched matched;
+    struct snow_listed *listed; /* a page; cursor 0 afterwards: it was the last */
+    struct snow_node *nodes;
+    struct client_value {
+        const char *name;
+        uint64_t value;
+    } * values;
+    uint32_t count; /* of listed, nodes or values */
+
+    struct client_op base;
+    struct client_ask ask;
+    uint32_t flags;
+};
+
+void client_remove_match_start(struct client *client, struct client_query_op *op,
+                               const struct snow_call *call);
+void client_list_start(struct client *client, struct client_query_op *op,
+                       const struct snow_call *call);
+void client_nodes_start(struct client *client, struct client_query_op *op,
+                        const struct snow_call *call);
+void client_stats_start(struct client *client, struct client_query_op *op,
+                        const struct snow_call *call);
+void client_query_cancel(struct client_query_op *op);
+/* Frees what the outputs point to; then it may be started again. */
+void client_query_end(struct client_query_op *op);
+
+#endif

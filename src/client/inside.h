@@ -1,0 +1,127 @@
+/* What the files of client/ share.  Private to client/. */
+#ifndef CLIENT_INSIDE_H
+#define CLIENT_INSIDE_H
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "client/client.h"
+#include "rpc/peer.h"
+
+#define CLIENT_PARTS_MAX 4u    /* messages of one operation to the master under way */
+#define CLIENT_ABORTS_MAX 256u /* put_aborts under way */
+#define CLIENT_NODE_BUCKETS 64u
+
+enum client_metric {
+#define METRIC(name, kind, text) CLIENT_METRIC_##name,
+#include "client/client_metrics.def"
+#undef METRIC
+    CLIENT_METRIC_COUNT
+};
+
+/* A node as far as this client knows it. */
+struct client_node {
+    struct list_link of_client;
+    uint32_t number;
+    bool known; /* address and incarnation are as the master told */
+    bool told;  /* the last answer of the master told of it */
+    uint64_t incarnation;
+    bool moved;                  /* since `link` was made */
+    struct transport_link *link; /* NULL: not connected yet */
+    uint32_t users;              /* transfers on it */
+    struct list waiting;         /* struct transfer: until it is known */
+    uint64_t avoid_until_ns;
+    uint32_t failures; /* since it last moved something */
+    char address[LIMIT_NAME_SIZE + 1];
+};
+
+struct client {
+    struct env *env;
+    struct env_loop *loop;
+    struct rpc *rpc;
+    struct rpc_peer master;
+    struct client_options options;
+    struct rng rng;
+    struct transport *transport;
+    struct arena scratch; /* a message being made */
+    uint64_t next_operation;
+    enum snow_status link_failure; /* of the last try to reach the master */
+    char reason[192];              /* what it said */
+    struct list asking;            /* struct client_ask: wait for the link */
+    struct list aborts;            /* struct abort under way */
+    uint32_t abort_count;
+    uint64_t unknown_since_ns; /* the master misses an inventory since then; 0: not */
+    uint64_t counters[CLIENT_METRIC_COUNT];
+
+    /* nodes.c */
+    struct list nodes[CLIENT_NODE_BUCKETS]; /* struct client_node */
+    uint32_t node_count;
+    struct rpc_call nodes_call;
+    struct rpc_retry nodes_retry;
+    struct env_timer nodes_timer; /* asks again */
+    bool nodes_asked;             /* an answer is awaited */
+    uint32_t nodes_next;          /* lowest number of the page that is asked for */
+};
+
+static inline void client_count(struct client *client, enum client_metric metric, uint64_t by)
+{
+    client->counters[metric] += by;
+}
+
+/* ---- client.c ---- */
+
+/* Numbers are never 0 and, by their random start, not those of an earlier client. */
+uint64_t client_next_operation(struct client *client);
+
+/* Begins an operation: deadline, arena.  on_timer comes at the deadline. */
+void client_op_begin(struct client *client, struct client_op *op, const struct snow_call *call,
+                     void (*on_timer)(struct env_timer *timer));
+/* on_timer comes in the next turn instead: all is known already. */
+void client_op_hurry(struct client_op *op);
+/* How what is open then ends: TIMEOUT, or why there is no master. */
+enum snow_status client_op_late_status(struct client_op *op);
+void client_op_end(struct client_op *op);
+
+/* OK, or INVALID. */
+enum snow_status client_key_check(const struct snow_key *key);
+
+static inline struct bytes client_key_bytes(const struct snow_key *key)
+{
+    return bytes_of(key->at, key->size);
+}
+
+static inline uint64_t client_now_ns(const struct client *client)
+{
+    return env_now_ns(client->env);
+}
+
+/* The read with this number is over. */
+void client_lease_return(struct client *client, uint64_t operation);
+
+/* Gives grants back without waiting for the answer: {key, gen} of count items. */
+void client_abort(struct client *client, const struct wire_key_gen *items, uint32_t count);
+
+/* Whether places make whole replicas of size bytes; *replicas: bit r for each. */
+bool client_places_check(const struct wire_place *places, uint32_t count, uint64_t size,
+                         uint16_t *replicas);
+
+/* ---- nodes.c ---- */
+
+/* NULL: out of memory, or too many. */
+struct client_node *client_node_find(struct client *client, uint32_t number);
+/* Asks the master for addresses, unless that is under way. */
+void client_nodes_refresh(struct client *client);
+bool client_node_is_avoided(struct client *client, uint32_t number);
+/* It could not be reached; it moved something. */
+void client_node_failed(struct client *client, struct client_node *node);
+void client_node_worked(struct client_node *node);
+/* The way to a known node.  NO_MEMORY, INVALID. */
+MUST_CHECK enum snow_status client_node_connect(struct client *client, struct client_node *node);
+void client_nodes_open(struct client *client);
+void client_nodes_close(struct client *client);
+
+/* ---- moves.c ---- */
+
+/* The node of these transfers is known now, or never will be. */
+void client_moves_resume(struct client *client, struct client_node *node);
+
+#endif

@@ -1,0 +1,664 @@
+/* Putting: places from the master, bytes to the nodes, word to the master.
+ *
+ * Problem.  Items of a batch get their places at different times; nodes fail while they are
+ *           written, grants end, answers are lost; a key may stand twice in a batch.
+ * Idea.     Each item goes its own way; they meet only in messages.  Grants of a reply are written
+ *           at once, all copies on all nodes in parallel; what is written is ended at once, so that
+ *           nothing waits for the rest of the batch (P6).
+ *
+ *   ASKING ─grant─► WRITING ─a copy is whole─► ENDING ─put_end─► DONE
+ *      ▲               │ none: STALE, lost connection: the same operation, the same grant again
+ *      │◄──────────────┤ none: unreachable: given back, a new operation
+ *      └───────────────────────────────────────── GONE: the attempt has ended: a new operation
+ * Invariants.
+ *   P1  open = items that are not DONE; twins (same key, not the first) are not counted.
+ *   P2  A repeated question says the same {operation, position of the item}: the master gives the
+ *       same grant, not a second one.
+ *   P3  A grant that will not be ended is given back.
+ * Threads.  The loop's.
+ */
+#include "base/hash.h"
+#include "client/inside.h"
+
+#define END_BYTES (32 * MIB) /* written: put_end leaves without waiting for more */
+
+enum put_state { PUT_ASKING, PUT_WRITING, PUT_ENDING, PUT_DONE };
+
+/* A part of a copy on its way. */
+struct put_write {
+    struct transport_item item;
+    uint32_t index; /* of the item */
+};
+
+struct put_item {
+    uint64_t operation;
+    uint64_t gen;  /* of the grant; 0: none */
+    uint32_t twin; /* first item with the same key: itself, mostly */
+    uint32_t writes_open;
+    uint32_t end_tries; /* put_ends sent */
+    uint16_t replicas;  /* bit r: the grant has replica r */
+    uint16_t failed;    /* bit r: a part of it was not written */
+    uint8_t state;      /* enum put_state */
+    bool again;         /* a failed copy was refused as out of date, or its connection was lost */
+    enum snow_status failure;
+};
+
+static struct client_put_op *op_of_start(struct client_ask *ask)
+{
+    return list_entry(ask, struct client_put_op, start);
+}
+
+static struct client_put_op *op_of_end(struct client_ask *ask)
+{
+    return list_entry(ask, struct client_put_op, end);
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static void count_result(struct client *client, const struct snow_put *item)
+{
+    if (item->status == SNOW_EXISTS)
+        client_count(client, CLIENT_METRIC_puts_existed, 1);
+    else if (snow_status_verdict(item->status) != SNOW_DONE)
+        client_count(client, CLIENT_METRIC_puts_failed, 1);
+    else
+        client_count(client, CLIENT_METRIC_puts, 1);
+    if (item->status == SNOW_OK)
+        client_count(client, CLIENT_METRIC_put_bytes, item->size);
+    client_count(client, CLIENT_METRIC_puts_short, item->shortfall > 0);
+}
+
+static void finish_item(struct client_put_op *op, uint32_t index, enum snow_status status)
+{
+    ASSERT(op->puts[index].state != PUT_DONE);
+    op->puts[index].state = PUT_DONE;
+    op->items[index].status = status;
+    op->open--;
+    count_result(op->base.client, &op->items[index]);
+}
+
+/* The grant is given back at the end of this event. */
+static void give_back(struct client_put_op *op, uint32_t index)
+{
+    struct put_item *put = &op->puts[index];
+
+    if (put->gen == 0)
+        return;
+    op->aborts[op->abort_count++] =
+        (struct wire_key_gen){.key = client_key_bytes(&op->items[index].key), .gen = put->gen};
+    put->gen = 0;
+}
+
+static void send_aborts(struct client_put_op *op)
+{
+    client_abort(op->base.client, op->aborts, op->abort_count);
+    op->abort_count = 0;
+}
+
+static void note_reason(struct client_put_op *op, struct bytes reason)
+{
+    size_t size = reason.size < sizeof(op->reason) ? reason.size : sizeof(op->reason) - 1;
+
+    if (op->reason[0] != 0 || size == 0)
+        return;
+    memcpy(op->reason, reason.at, size);
+    op->reason[size] = 0;
+}
+
+/* Ends all that is under way. */
+static void stop(struct client_put_op *op)
+{
+    client_ask_cancel(&op->start);
+    client_ask_cancel(&op->end);
+    client_moves_cancel(&op->moves);
+    if (op->aborts != NULL)
+        send_aborts(op);
+}
+
+static void copy_to_twins(struct client_put_op *op)
+{
+    for (uint32_t i = 0; i < op->count; i++) {
+        uint32_t twin = op->puts[i].twin;
+
+        if (twin == i)
+            continue;
+        op->items[i].status = op->items[twin].status;
+        op->items[i].shortfall = op->items[twin].shortfall;
+    }
+}
+
+static void finish(struct client_put_op *op)
+{
+    stop(op);
+    if (op->puts != NULL)
+        copy_to_twins(op);
+    client_op_end(&op->base);
+    op->on_done(op);
+}
+
+/* The end of an event. */
+static void settle(struct client_put_op *op)
+{
+    if (op->open == 0) {
+        finish(op);
+        return;
+    }
+    if (op->abort_count > 0)
+        send_aborts(op);
+    op->anew = 0;
+    op->written_bytes = 0;
+    client_ask_pump(&op->end);
+    client_ask_pump(&op->start);
+}
+
+/* Every item that has no result gets this one. */
+static void finish_all(struct client_put_op *op, enum snow_status status)
+{
+    for (uint32_t i = 0; i < op->count && op->open > 0; i++) {
+        if (op->puts[i].state == PUT_DONE || op->puts[i].twin != i)
+            continue;
+        give_back(op, i);
+        finish_item(op, i, status);
+    }
+}
+
+static void on_timer(struct env_timer *timer)
+{
+    struct client_put_op *op = list_entry(timer, struct client_put_op, base.timer);
+
+    if (op->open > 0)
+        finish_all(op, client_op_late_status(&op->base));
+    finish(op);
+}
+
+void client_put_cancel(struct client_put_op *op)
+{
+    if (op->base.client == NULL)
+        return;
+    if (op->open > 0)
+        finish_all(op, SNOW_CANCELLED);
+    stop(op);
+    client_op_end(&op->base);
+}
+
+/* ---- asking for places ---------------------------------------------------------------------- */
+
+static size_t measure_start(struct client_ask *ask, uint32_t item)
+{
+    return wire_put_item_size_min(WIRE_VERSION) + op_of_start(ask)->items[item].key.size;
+}
+
+/* One position and one operation name all items of a message. */
+static bool join_start(struct client_ask *ask, uint32_t before, uint32_t item)
+{
+    const struct put_item *puts = op_of_start(ask)->puts;
+
+    return item == before + 1 && puts[item].operation == puts[before].operation;
+}
+
+static struct wire_put_item put_item(const struct snow_put *item)
+{
+    return (struct wire_put_item){.key = client_key_bytes(&item->key),
+                                  .size = item->size,
+                                  .depth = item->depth,
+                                  .replicas = item->replicas == 0 ? 1 : item->replicas,
+                                  .pin = item->pin,
+                                  .pin_ms = item->pin_ms,
+                                  .flags = item->replace ? WIRE_PUT_REPLACE : 0};
+}
+
+static const void *build_start(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                               struct arena *arena)
+{
+    struct client_put_op *op = op_of_start(ask);
+    struct wire_put_start_req *message = arena_take(arena, sizeof(*message));
+    uint64_t now_ns = client_now_ns(op->base.client);
+
+    if (message == NULL)
+        return NULL;
+    message->operation = op->puts[items[0]].operation;
+    message->continues = op->continues;
+    message->position = items[0];
+    if (now_ns < op->wait_until_ns)
+        message->wait_ms = (uint32_t)((op->wait_until_ns - now_ns) / NS_PER_MS);
+    message->wait_writer = (op->flags & SNOW_CALL_NO_WAIT_WRITER) == 0;
+    message->segment = bytes_of_string(op->segment);
+    message->items = arena_array(arena, count, sizeof(*message->items));
+    if (message->items == NULL)
+        return NULL;
+    message->items_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        message->items[i] = put_item(&op->items[items[i]]);
+    return message;
+}
+
+/* Asks once more: for the same grant, or (anew) for another. */
+static void ask_again(struct client_put_op *op, uint32_t index, enum snow_status status, bool anew)
+{
+    struct put_item *put = &op->puts[index];
+
+    put->state = PUT_ASKING;
+    if (anew) {
+        give_back(op, index);
+        if (op->anew == 0)
+            op->anew = client_next_operation(op->base.client);
+        put->operation = op->anew;
+        put->end_tries = 0;
+    }
+    client_count(op->base.client,
+                 anew ? CLIENT_METRIC_writes_elsewhere : CLIENT_METRIC_writes_again, 1);
+    if (client_ask_again(&op->start, index, anew ? SNOW_UNREACHABLE : SNOW_STALE, true, 0,
+                         op->base.deadline_ns))
+        return;
+    give_back(op, index);
+    finish_item(op, index, status);
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void settle_writes(struct client_put_op *op, uint32_t index)
+{
+    struct put_item *put = &op->puts[index];
+    enum snow_status failure = put->failure;
+
+    if ((put->replicas & ~put->failed) != 0) {
+        put->state = PUT_ENDING;
+        client_ask_open(&op->end, index);
+        op->written_bytes += op->items[index].size;
+        return;
+    }
+    if (put->again) {
+        ask_again(op, index, failure == SNOW_CLOSED ? SNOW_UNREACHABLE : failure, false);
+    } else if (failure == SNOW_UNREACHABLE || failure == SNOW_CORRUPT) {
+        ask_again(op, index, failure, true);
+    } else {
+        give_back(op, index);
+        finish_item(op, index, failure);
+    }
+}
+
+static void on_item(struct client_moves *moves, struct transport_item *item)
+{
+    struct client_put_op *op = list_entry(moves, struct client_put_op, moves);
+    struct put_write *write = list_entry(item, struct put_write, item);
+    struct put_item *put = &op->puts[write->index];
+
+    if (item->status != SNOW_OK) {
+        put->failed = (uint16_t)(put->failed | 1u << item->place->replica);
+        put->failure = item->status;
+        /* GONE: the master closed the attempt while it was written. */
+        put->again = put->again || snow_status_verdict(item->status) == SNOW_RETRY ||
+                     item->status == SNOW_CLOSED || item->status == SNOW_GONE;
+    }
+    if (--put->writes_open > 0)
+        return;
+    settle_writes(op, write->index);
+    if (op->written_bytes < END_BYTES)
+        return;
+    op->written_bytes = 0;
+    client_ask_pump(&op->end);
+}
+
+static void on_moved(struct client_moves *moves)
+{
+    settle(list_entry(moves, struct client_put_op, moves));
+}
+
+static uint16_t slot_flags(const struct snow_put *item)
+{
+    return (uint16_t)((item->replace ? WIRE_SLOT_REPLACED : 0u) |
+                      (item->pin == SNOW_PIN_SOFT   ? WIRE_SLOT_SOFT_PIN
+                       : item->pin == SNOW_PIN_HARD ? WIRE_SLOT_HARD_PIN
+                                                    : 0u));
+}
+
+/* Adds the writes of a grant to those that start at the end of the reply. */
+static void begin_writes(struct client_put_op *op, uint32_t index,
+                         const struct wire_put_grant *grant)
+{
+    struct snow_put *item = &op->items[index];
+    struct put_item *put = &op->puts[index];
+    uint32_t count = grant->places_count;
+    struct wire_place *places = arena_array(&op->base.arena, count, sizeof(*places));
+    struct put_write *writes = arena_array(&op->base.arena, count, sizeof(*writes));
+
+    put->failure = SNOW_NO_MEMORY;
+    for (uint32_t i = 0; i < count && places != NULL && writes != NULL; i++) {
+        places[i] = grant->places[i];
+        writes[i].index = index;
+        writes[i].item = (struct transport_item){.place = &places[i],
+                                                 .gen = put->gen,
+                                                 .at = (uint8_t *)(uintptr_t)item->from +
+                                                       places[i].object_offset,
+                                                 .key = client_key_bytes(&item->key),
+                                                 .object_size = item->size,
+                                                 .flags = slot_flags(item)};
+        if (client_moves_add(&op->moves, &writes[i].item) == SNOW_OK)
+            put->writes_open++;
+        else
+            put->failed = (uint16_t)(put->failed | 1u << places[i].replica);
+    }
+    if (put->writes_open > 0)
+        return;
+    put->failed = put->replicas;
+    settle_writes(op, index);
+}
+
+static void take_grant(struct client_put_op *op, uint32_t index, const struct wire_put_grant *grant)
+{
+    struct put_item *put = &op->puts[index];
+
+    client_ask_close(&op->start, index);
+    if (put->gen != 0 && put->gen != grant->gen)
+        give_back(op, index); /* of an attempt that the master has given up, most likely */
+    put->gen = grant->gen;
+    put->state = PUT_WRITING;
+    put->failed = 0;
+    put->again = false;
+    put->writes_open = 0;
+    if (!client_places_check(grant->places, grant->places_count, op->items[index].size,
+                             &put->replicas)) {
+        client_count(op->base.client, CLIENT_METRIC_bad_places, 1);
+        give_back(op, index);
+        finish_item(op, index, SNOW_INVALID);
+        return;
+    }
+    begin_writes(op, index, grant);
+}
+
+static void take_refusal(struct client_put_op *op, uint32_t index,
+                         const struct wire_put_grant *grant, enum snow_status status)
+{
+    bool waits = snow_status_verdict(status) == SNOW_RETRY &&
+                 !(status == SNOW_IN_PROGRESS && (op->flags & SNOW_CALL_NO_WAIT_WRITER));
+
+    if (waits &&
+        client_ask_again(&op->start, index, status, false, grant->hint_ms, op->wait_until_ns))
+        return;
+    if (!waits)
+        client_ask_close(&op->start, index);
+    if (snow_status_verdict(status) != SNOW_DONE)
+        note_reason(op, grant->reason);
+    give_back(op, index); /* of an earlier attempt */
+    finish_item(op, index, status);
+}
+
+static void on_start_reply(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                           const void *message)
+{
+    struct client_put_op *op = op_of_start(ask);
+    const struct wire_put_start_rep *reply = message;
+
+    for (uint32_t i = 0; i < reply->items_count; i++) {
+        const struct wire_put_grant *grant = &reply->items[i];
+
+        if (grant->index >= count || !client_ask_is_sent(ask, items[grant->index]))
+            continue;
+        if (grant->status == SNOW_OK)
+            take_grant(op, items[grant->index], grant);
+        else
+            take_refusal(op, items[grant->index], grant,
+                         status_is_known(grant->status) ? (enum snow_status)grant->status
+                                                        : SNOW_INVALID);
+    }
+    client_moves_go(&op->moves);
+}
+
+static void on_start_failed(struct client_ask *ask, uint32_t item, enum snow_status status)
+{
+    struct client_put_op *op = op_of_start(ask);
+
+    give_back(op, item);
+    finish_item(op, item, status);
+}
+
+static void on_start_event(struct client_ask *ask)
+{
+    settle(op_of_start(ask));
+}
+
+static const struct client_ask_ops start_ops = {
+    .type = WIRE_put_start,
+    .on_measure = measure_start,
+    .on_join = join_start,
+    .on_build = build_start,
+    .on_reply = on_start_reply,
+    .on_failed = on_start_failed,
+    .on_event = on_start_event,
+};
+
+/* ---- telling that they are there ------------------------------------------------------------ */
+
+static size_t measure_end(struct client_ask *ask, uint32_t item)
+{
+    return wire_written_size_min(WIRE_VERSION) + op_of_end(ask)->items[item].key.size;
+}
+
+static bool join_end(struct client_ask *ask, uint32_t before, uint32_t item)
+{
+    const struct put_item *puts = op_of_end(ask)->puts;
+
+    return puts[item].operation == puts[before].operation;
+}
+
+static const void *build_end(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                             struct arena *arena)
+{
+    struct client_put_op *op = op_of_end(ask);
+    struct wire_put_end_req *message = arena_take(arena, sizeof(*message));
+
+    if (message == NULL)
+        return NULL;
+    message->operation = op->puts[items[0]].operation;
+    message->continues = op->continues;
+    message->items = arena_array(arena, count, sizeof(*message->items));
+    if (message->items == NULL)
+        return NULL;
+    message->items_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct put_item *put = &op->puts[items[i]];
+
+        put->end_tries++;
+        message->items[i] =
+            (struct wire_written){.key = client_key_bytes(&op->items[items[i]].key),
+                                  .gen = put->gen,
+                                  .replicas = (uint16_t)(put->replicas & ~put->failed)};
+    }
+    return message;
+}
+
+static void take_end(struct client_put_op *op, uint32_t index,
+                     const struct wire_item_status *answer)
+{
+    struct put_item *put = &op->puts[index];
+    enum snow_status status =
+        status_is_known(answer->status) ? (enum snow_status)answer->status : SNOW_INVALID;
+
+    if (snow_status_verdict(status) == SNOW_RETRY &&
+        client_ask_again(&op->end, index, status, false, 0, op->base.deadline_ns))
+        return;
+    if (snow_status_verdict(status) != SNOW_RETRY)
+        client_ask_close(&op->end, index);
+    if (snow_status_verdict(status) == SNOW_DONE) {
+        put->gen = 0;
+        op->items[index].shortfall = answer->shortfall;
+    } else if (status == SNOW_GONE && !(op->items[index].replace && put->end_tries > 1)) {
+        /* A value that replaces is not written twice: the first put_end may have had its effect
+         * and another writer have replaced it since. */
+        put->gen = 0;
+        ask_again(op, index, status, true);
+        return;
+    }
+    give_back(op, index);
+    finish_item(op, index, status);
+}
+
+static void on_end_reply(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                         const void *message)
+{
+    const struct wire_put_end_rep *reply = message;
+
+    for (uint32_t i = 0; i < reply->items_count; i++) {
+        const struct wire_item_status *answer = &reply->items[i];
+
+        if (answer->index < count && client_ask_is_sent(ask, items[answer->index]))
+            take_end(op_of_end(ask), items[answer->index], answer);
+    }
+}
+
+static void on_end_failed(struct client_ask *ask, uint32_t item, enum snow_status status)
+{
+    struct client_put_op *op = op_of_end(ask);
+
+    give_back(op, item);
+    finish_item(op, item, status);
+}
+
+static void on_end_event(struct client_ask *ask)
+{
+    settle(op_of_end(ask));
+}
+
+static const struct client_ask_ops end_ops = {
+    .type = WIRE_put_end,
+    .on_measure = measure_end,
+    .on_join = join_end,
+    .on_build = build_end,
+    .on_reply = on_end_reply,
+    .on_failed = on_end_failed,
+    .on_event = on_end_event,
+};
+
+static const struct client_moves_ops move_ops = {.write = true,
+                                                 .on_item = on_item,
+                                                 .on_event = on_moved};
+
+/* ---- start ---------------------------------------------------------------------------------- */
+
+static enum snow_status check_item(const struct snow_put *item)
+{
+    if (client_key_check(&item->key) != SNOW_OK || (item->from == NULL && item->size > 0) ||
+        item->replicas > LIMIT_REPLICAS || item->pin > SNOW_PIN_HARD)
+        return SNOW_INVALID;
+    return item->size > LIMIT_OBJECT_SIZE ? SNOW_LIMIT : SNOW_OK;
+}
+
+/* Finds items with the key of an earlier one: they are not sent, and get its result. */
+static bool find_twins(struct client_put_op *op)
+{
+    uint32_t count = (uint32_t)op->count;
+    uint64_t seed = rng_next(&op->base.client->rng);
+    uint32_t capacity = 4;
+
+    while (capacity < 2 * (uint64_t)count)
+        capacity *= 2;
+    uint32_t *table = arena_array(&op->base.arena, capacity, sizeof(*table)); /* index + 1 */
+
+    if (table == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct bytes key = client_key_bytes(&op->items[i].key);
+
+        if (op->puts[i].state == PUT_DONE)
+            continue;
+        uint32_t at = (uint32_t)hash_seeded(key, seed) & (capacity - 1);
+
+        while (table[at] != 0 && !bytes_equal(key, client_key_bytes(&op->items[table[at] - 1].key)))
+            at = (at + 1) & (capacity - 1);
+        if (table[at] == 0)
+            table[at] = i + 1;
+        else
+            op->puts[i].twin = table[at] - 1;
+    }
+    return true;
+}
+
+static void set_waits(struct client_put_op *op, const struct snow_call *call)
+{
+    uint64_t now_ns = client_now_ns(op->base.client);
+    uint64_t time_ns = op->base.deadline_ns - now_ns;
+    uint64_t wait_ns = op->base.client->options.wait_ms * NS_PER_MS;
+
+    if (call->wait_ms == UINT32_MAX)
+        wait_ns = 0;
+    else if (call->wait_ms != 0)
+        wait_ns = call->wait_ms * NS_PER_MS;
+    else if (wait_ns == 0)
+        wait_ns = time_ns / 2;
+    if (wait_ns > time_ns - time_ns / 8)
+        wait_ns = time_ns - time_ns / 8; /* the answer, and the bytes, take time too */
+    op->wait_until_ns = now_ns + wait_ns;
+}
+
+static enum snow_status prepare(struct client_put_op *op, const struct snow_call *call)
+{
+    struct arena *arena = &op->base.arena;
+    size_t name_size = call->segment == NULL ? 0 : strlen(call->segment);
+
+    op->puts = NULL;
+    op->aborts = NULL;
+    op->abort_count = 0;
+    op->anew = 0;
+    op->written_bytes = 0;
+    op->open = 0;
+    op->reason[0] = 0;
+    op->continues = call->continues;
+    op->flags = call->flags;
+    if (op->count > UINT32_MAX / 2 || name_size > LIMIT_NAME_SIZE)
+        return SNOW_INVALID;
+    memcpy(op->segment, call->segment == NULL ? "" : call->segment, name_size);
+    op->segment[name_size] = 0;
+    set_waits(op, call);
+    op->puts = arena_array(arena, op->count, sizeof(*op->puts));
+    op->aborts = arena_array(arena, op->count, sizeof(*op->aborts));
+    client_moves_init(&op->moves, op->base.client, &move_ops, op->base.deadline_ns, arena);
+    if (op->puts == NULL || op->aborts == NULL ||
+        client_ask_init(&op->start, op->base.client, &start_ops, (uint32_t)op->count,
+                        op->base.deadline_ns, arena) != SNOW_OK ||
+        client_ask_init(&op->end, op->base.client, &end_ops, (uint32_t)op->count,
+                        op->base.deadline_ns, arena) != SNOW_OK)
+        return SNOW_NO_MEMORY;
+    return SNOW_OK;
+}
+
+static enum snow_status begin(struct client_put_op *op, const struct snow_call *call)
+{
+    enum snow_status status = prepare(op, call);
+
+    for (uint32_t i = 0; status == SNOW_OK && i < op->count; i++) {
+        op->puts[i].operation = op->base.operation;
+        op->puts[i].twin = i;
+        op->items[i].shortfall = 0;
+        op->items[i].status = check_item(&op->items[i]);
+        if (op->items[i].status != SNOW_OK)
+            op->puts[i].state = PUT_DONE;
+    }
+    if (status == SNOW_OK && op->count > 1 && !find_twins(op))
+        status = SNOW_NO_MEMORY;
+    for (uint32_t i = 0; status == SNOW_OK && i < op->count; i++) {
+        if (op->puts[i].state == PUT_DONE || op->puts[i].twin != i)
+            continue;
+        op->open++;
+        client_ask_open(&op->start, i);
+    }
+    return status;
+}
+
+void client_put_start(struct client *client, struct client_put_op *op, const struct snow_call *call)
+{
+    enum snow_status status;
+
+    client_op_begin(client, &op->base, call, on_timer);
+    status = begin(op, call);
+    if (status != SNOW_OK) {
+        op->puts = NULL;
+        for (size_t i = 0; i < op->count; i++) {
+            op->items[i].status = status;
+            op->items[i].shortfall = 0;
+        }
+    }
+    if (op->open == 0)
+        client_op_hurry(&op->base);
+    else
+        client_ask_pump(&op->start);
+}

@@ -1,0 +1,345 @@
+/* Questions with one answer: removal by pattern, a page of the list, the nodes, the counters.
+ *
+ * Each is an ask of one item.  Outputs lie in the operation's arena until client_query_end.
+ * Threads.  The loop's.
+ */
+#include "client/inside.h"
+
+static struct client_query_op *op_of(struct client_ask *ask)
+{
+    return list_entry(ask, struct client_query_op, ask);
+}
+
+static void finish(struct client_query_op *op, enum snow_status status)
+{
+    op->status = status;
+    client_ask_cancel(&op->ask);
+    env_timer_cancel(&op->base.timer);
+    op->base.client = NULL; /* the arena stays */
+    op->on_done(op);
+}
+
+static void on_timer(struct env_timer *timer)
+{
+    struct client_query_op *op = list_entry(timer, struct client_query_op, base.timer);
+
+    finish(op, op->status == SNOW_OK ? client_op_late_status(&op->base) : op->status);
+}
+
+void client_query_cancel(struct client_query_op *op)
+{
+    if (op->base.client == NULL)
+        return;
+    client_ask_cancel(&op->ask);
+    client_op_end(&op->base);
+}
+
+void client_query_end(struct client_query_op *op)
+{
+    arena_deinit(&op->base.arena);
+    op->listed = NULL;
+    op->nodes = NULL;
+    op->values = NULL;
+    op->count = 0;
+}
+
+static void answered(struct client_ask *ask, enum snow_status status)
+{
+    client_ask_close(ask, 0);
+    op_of(ask)->status = status;
+}
+
+static size_t measure(struct client_ask *ask, uint32_t item)
+{
+    (void)item;
+    return op_of(ask)->key.size;
+}
+
+static void on_failed(struct client_ask *ask, uint32_t item, enum snow_status status)
+{
+    (void)item;
+    op_of(ask)->status = status;
+}
+
+static void on_event(struct client_ask *ask)
+{
+    if (ask->waiting + ask->sent + ask->delayed == 0)
+        finish(op_of(ask), op_of(ask)->status);
+}
+
+static void start(struct client *client, struct client_query_op *op,
+                  const struct client_ask_ops *ops, const struct snow_call *call, bool valid)
+{
+    client_op_begin(client, &op->base, call, on_timer);
+    op->status = client_ask_init(&op->ask, client, ops, 1, op->base.deadline_ns, &op->base.arena);
+    op->listed = NULL;
+    op->nodes = NULL;
+    op->values = NULL;
+    op->count = 0;
+    if (!valid || (op->key.at == NULL && op->key.size > 0))
+        op->status = SNOW_INVALID;
+    if (op->status != SNOW_OK) {
+        client_op_hurry(&op->base);
+        return;
+    }
+    client_ask_open(&op->ask, 0);
+    client_ask_pump(&op->ask);
+}
+
+static struct bytes copy_bytes(struct client_query_op *op, struct bytes from)
+{
+    char *at = arena_take(&op->base.arena, from.size + 1);
+
+    if (at != NULL && from.size > 0)
+        memcpy(at, from.at, from.size);
+    return bytes_of(at, at == NULL ? 0 : from.size);
+}
+
+/* "" when there is no memory. */
+static const char *copy_text(struct client_query_op *op, struct bytes from)
+{
+    struct bytes copy = copy_bytes(op, from);
+
+    return copy.at == NULL ? "" : (const char *)copy.at;
+}
+
+/* ---- removal by pattern --------------------------------------------------------------------- */
+
+static const void *build_match(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                               struct arena *arena)
+{
+    struct wire_remove_match_req *message = arena_take(arena, sizeof(*message));
+
+    (void)items;
+    (void)count;
+    if (message == NULL)
+        return NULL;
+    message->kind = (uint8_t)op_of(ask)->match;
+    message->flags = op_of(ask)->flags;
+    message->pattern = client_key_bytes(&op_of(ask)->key);
+    return message;
+}
+
+static void on_matched(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                       const void *reply_message)
+{
+    const struct wire_remove_match_rep *reply = reply_message;
+    struct snow_matched *matched = &op_of(ask)->matched;
+    size_t size = reply->reason.size < sizeof(matched->reason) ? reply->reason.size
+                                                               : sizeof(matched->reason) - 1;
+
+    (void)items;
+    (void)count;
+    matched->removed = reply->removed;
+    matched->guarded = reply->guarded;
+    matched->uncertain = reply->uncertain;
+    if (size > 0)
+        memcpy(matched->reason, reply->reason.at, size);
+    matched->reason[size] = 0;
+    answered(ask, status_is_known(reply->status) ? (enum snow_status)reply->status : SNOW_INVALID);
+}
+
+static const struct client_ask_ops match_ops = {
+    .type = WIRE_remove_match,
+    .on_measure = measure,
+    .on_build = build_match,
+    .on_reply = on_matched,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_remove_match_start(struct client *client, struct client_query_op *op,
+                               const struct snow_call *call)
+{
+    bool valid = op->key.size <= LIMIT_PATTERN_SIZE && (unsigned)op->match <= SNOW_MATCH_REGEX;
+
+    op->flags = call->flags & SNOW_CALL_FORCE ? WIRE_REMOVE_FORCE : 0;
+    op->matched = (struct snow_matched){0};
+    start(client, op, &match_ops, call, valid);
+}
+
+/* ---- list ----------------------------------------------------------------------------------- */
+
+static const void *build_list(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                              struct arena *arena)
+{
+    struct wire_list_req *message = arena_take(arena, sizeof(*message));
+
+    (void)items;
+    (void)count;
+    if (message == NULL)
+        return NULL;
+    message->cursor = op_of(ask)->cursor;
+    message->limit = LIMIT_LIST_ROWS;
+    message->prefix = client_key_bytes(&op_of(ask)->key);
+    return message;
+}
+
+static void on_listed(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                      const void *message)
+{
+    struct client_query_op *op = op_of(ask);
+    const struct wire_list_rep *reply = message;
+
+    (void)items;
+    (void)count;
+    op->listed = arena_array(&op->base.arena, reply->items_count, sizeof(*op->listed));
+    if (op->listed == NULL) {
+        answered(ask, SNOW_NO_MEMORY);
+        return;
+    }
+    for (uint32_t i = 0; i < reply->items_count; i++) {
+        const struct wire_listed *row = &reply->items[i];
+        struct bytes key = copy_bytes(op, row->key);
+
+        op->listed[op->count++] =
+            (struct snow_listed){.key = {.at = key.at, .size = key.size},
+                                 .size = row->size,
+                                 .gen = row->gen,
+                                 .depth = row->depth,
+                                 .pin = row->flags & WIRE_FOUND_HARD_PIN   ? SNOW_PIN_HARD
+                                        : row->flags & WIRE_FOUND_SOFT_PIN ? SNOW_PIN_SOFT
+                                                                           : SNOW_PIN_NONE,
+                                 .copies = row->replicas,
+                                 .uses = row->uses};
+    }
+    op->cursor = reply->cursor;
+    answered(ask, SNOW_OK);
+}
+
+static const struct client_ask_ops list_ops = {
+    .type = WIRE_list,
+    .on_measure = measure,
+    .on_build = build_list,
+    .on_reply = on_listed,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_list_start(struct client *client, struct client_query_op *op,
+                       const struct snow_call *call)
+{
+    start(client, op, &list_ops, call, op->key.size <= LIMIT_KEY_SIZE);
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static const char *state_name(uint8_t state)
+{
+    switch (state) {
+    case WIRE_NODE_ALIVE:
+        return "alive";
+    case WIRE_NODE_SUSPECT:
+        return "suspect";
+    case WIRE_NODE_RECOVERING:
+        return "recovering";
+    case WIRE_NODE_DEAD:
+        return "dead";
+    default:
+        return "unknown";
+    }
+}
+
+static const void *build_nodes(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                               struct arena *arena)
+{
+    struct wire_nodes_req *message = arena_take(arena, sizeof(*message));
+
+    (void)items;
+    (void)count;
+    if (message != NULL)
+        message->first = (uint32_t)op_of(ask)->cursor;
+    return message;
+}
+
+static void on_nodes(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                     const void *message)
+{
+    struct client_query_op *op = op_of(ask);
+    const struct wire_nodes_rep *reply = message;
+
+    (void)items;
+    (void)count;
+    op->nodes = arena_array(&op->base.arena, reply->nodes_count, sizeof(*op->nodes));
+    if (op->nodes == NULL) {
+        answered(ask, SNOW_NO_MEMORY);
+        return;
+    }
+    op->cursor = 0;
+    for (uint32_t i = 0; i < reply->nodes_count; i++) {
+        const struct wire_node_info *info = &reply->nodes[i];
+
+        op->nodes[op->count++] = (struct snow_node){.number = info->node,
+                                                    .state = state_name(info->state),
+                                                    .address = copy_text(op, info->address),
+                                                    .name = copy_text(op, info->name),
+                                                    .incarnation = info->incarnation,
+                                                    .size = info->size,
+                                                    .used = info->used,
+                                                    .closing = info->closing};
+        if (reply->nodes_count == LIMIT_BATCH_ITEMS)
+            op->cursor = (uint64_t)info->node + 1; /* there may be more */
+    }
+    answered(ask, SNOW_OK);
+}
+
+static const struct client_ask_ops nodes_ops = {
+    .type = WIRE_nodes,
+    .on_measure = measure,
+    .on_build = build_nodes,
+    .on_reply = on_nodes,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_nodes_start(struct client *client, struct client_query_op *op,
+                        const struct snow_call *call)
+{
+    start(client, op, &nodes_ops, call, op->cursor <= UINT32_MAX);
+}
+
+/* ---- counters ------------------------------------------------------------------------------- */
+
+static const void *build_stats(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                               struct arena *arena)
+{
+    (void)ask;
+    (void)items;
+    (void)count;
+    return arena_take(arena, sizeof(struct wire_stats_req));
+}
+
+static void on_stats(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                     const void *message)
+{
+    struct client_query_op *op = op_of(ask);
+    const struct wire_stats_rep *reply = message;
+
+    (void)items;
+    (void)count;
+    op->values = arena_array(&op->base.arena, reply->values_count, sizeof(*op->values));
+    if (op->values == NULL) {
+        answered(ask, SNOW_NO_MEMORY);
+        return;
+    }
+    for (uint32_t i = 0; i < reply->values_count; i++) {
+        op->values[op->count].name = copy_text(op, reply->values[i].name);
+        op->values[op->count++].value = reply->values[i].value;
+    }
+    answered(ask, SNOW_OK);
+}
+
+static const struct client_ask_ops stats_ops = {
+    .type = WIRE_stats,
+    .on_measure = measure,
+    .on_build = build_stats,
+    .on_reply = on_stats,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_stats_start(struct client *client, struct client_query_op *op,
+                        const struct snow_call *call)
+{
+    start(client, op, &stats_ops, call, true);
+}

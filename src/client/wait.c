@@ -1,0 +1,647 @@
+/* The blocking calls of snowskin.h: many threads, one loop, no thread of our own.
+ *
+ * Problem.  The client is driven by events on one loop; applications call from any thread and want
+ *           to wait.
+ * Idea.     Whoever calls while nobody turns the loop takes that role: it starts its operation and
+ *           turns until that has ended, for all others too.  The others post theirs to the loop and
+ *           wait; the role is passed to one of them when its holder is done.
+ * Invariants.
+ *   B1  `turning`: exactly one thread is the loop's.  It is passed on while any waits.
+ *   B2  A waiting ticket is in `waiting` until it is done or leads.
+ *   B3  After a fork the child touches nothing: every call answers CLOSED.  snow_close frees,
+ *       unless the fork came while another thread was in the middle of a turn: then the memory is
+ *       left.
+ * Threads.  Any.  `mutex` guards the members of snow_client that say so; the loop and all on it
+ *           belong to the thread that turns.
+ */
+#include "base/limits.h"
+#include "client/client.h"
+#include "env/linux.h"
+#include "env/thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPIN_NS (30 * NS_PER_US) /* answers that come within it are waited for without sleeping */
+#define STALL_NS_MAX (2 * NS_PER_S)
+
+/* Where a thread waits: kept for the next one. */
+struct seat {
+    struct list_link link; /* in snow_client.seats */
+    struct env_condition *condition;
+};
+
+struct snow_client {
+    struct env *env;
+    struct env_loop *loop;
+    struct client *client;
+    uint64_t fork_count; /* of the process that opened it */
+    bool may_spin;
+    uint64_t wait_ns; /* turner's: how long the last waits took, on average */
+    struct env_mutex *mutex;
+    bool turning;        /* mutex */
+    struct list waiting; /* mutex; struct ticket, longest first */
+    struct list seats;   /* mutex; free ones */
+};
+
+/* One call of one thread. */
+struct ticket {
+    struct snow_client *client;
+    const struct snow_call *call;
+    void (*start)(struct ticket *ticket); /* on the loop */
+    struct env_task task;
+    struct list_link link; /* in waiting; mutex */
+    struct seat *seat;     /* NULL: this thread turns */
+    bool done;             /* mutex, or the turner's own */
+    bool leads;            /* mutex: it is to turn from now on */
+};
+
+static const struct snow_call no_call;
+
+/* ---- reasons -------------------------------------------------------------------------------- */
+
+/* The only state outside of structs: what snow_reason of a thread tells. */
+static _Thread_local char thread_reason[256];
+
+static void set_reason(const char *reason)
+{
+    snprintf(thread_reason, sizeof(thread_reason), "%s", reason);
+}
+
+const char *snow_reason(void)
+{
+    return thread_reason;
+}
+
+/* ---- turning and waiting -------------------------------------------------------------------- */
+
+/* The operation of a ticket has ended; called on the loop. */
+static void ticket_done(struct ticket *ticket)
+{
+    struct env_mutex *mutex = ticket->client->mutex;
+
+    env_mutex_lock(mutex);
+    ticket->done = true;
+    if (list_is_linked(&ticket->link))
+        list_remove(&ticket->link);
+    if (ticket->seat != NULL)
+        env_condition_wake_all(ticket->seat->condition);
+    env_mutex_unlock(mutex); /* the ticket is its thread's again */
+}
+
+/* Passes the role on. */
+static void leave(struct snow_client *client)
+{
+    struct list_link *link;
+
+    env_mutex_lock(client->mutex);
+    link = list_pop(&client->waiting);
+    client->turning = link != NULL;
+    if (link != NULL) {
+        struct ticket *next = list_entry(link, struct ticket, link);
+
+        next->leads = true;
+        env_condition_wake_all(next->seat->condition);
+    }
+    env_mutex_unlock(client->mutex);
+}
+
+/* This thread has the role: turns until its own operation has ended. */
+static void turn_until_done(struct ticket *ticket)
+{
+    struct snow_client *client = ticket->client;
+
+    while (!ticket->done) {
+        uint64_t from_ns = env_now_ns(client->env);
+        bool spin = client->may_spin && client->wait_ns < SPIN_NS;
+
+        if (env_loop_turn(client->loop, UINT64_MAX, spin ? SPIN_NS : 0) > 0)
+            client->wait_ns = (client->wait_ns * 7 + env_now_ns(client->env) - from_ns) / 8;
+    }
+    leave(client);
+}
+
+static void on_task(struct env_task *task)
+{
+    struct ticket *ticket = list_entry(task, struct ticket, task);
+
+    ticket->start(ticket);
+}
+
+static struct seat *seat_take(struct snow_client *client)
+{
+    struct list_link *link = list_pop(&client->seats);
+    struct seat *seat;
+
+    if (link != NULL)
+        return list_entry(link, struct seat, link);
+    seat = calloc(1, sizeof(*seat));
+    if (seat == NULL)
+        return NULL;
+    seat->condition = env_condition_create();
+    if (seat->condition == NULL) {
+        free(seat);
+        return NULL;
+    }
+    return seat;
+}
+
+/* Waits for the end of a posted ticket, or for the role. */
+static void sit(struct ticket *ticket)
+{
+    struct snow_client *client = ticket->client;
+
+    env_loop_post(client->loop, &ticket->task);
+    env_mutex_lock(client->mutex);
+    while (!ticket->done && !ticket->leads)
+        env_condition_wait(ticket->seat->condition, client->mutex, UINT64_MAX);
+    list_push_front(&client->seats, &ticket->seat->link);
+    ticket->seat = NULL;
+    env_mutex_unlock(client->mutex);
+    if (!ticket->leads)
+        return;
+    if (ticket->done)
+        leave(client);
+    else
+        turn_until_done(ticket);
+}
+
+/* Runs an operation to its end.  CLOSED (after a fork), NO_MEMORY: it was not started. */
+static enum snow_status run(struct snow_client *client, struct ticket *ticket,
+                            const struct snow_call *call, void (*start)(struct ticket *ticket))
+{
+    thread_reason[0] = 0;
+    if (env_fork_count() != client->fork_count) {
+        set_reason("opened before a fork: open a client in this process");
+        return SNOW_CLOSED;
+    }
+    ticket->client = client;
+    ticket->call = call == NULL ? &no_call : call;
+    ticket->start = start;
+    ticket->task.on_event = on_task;
+    env_mutex_lock(client->mutex);
+    if (client->turning) {
+        ticket->seat = seat_take(client);
+        if (ticket->seat != NULL)
+            list_push(&client->waiting, &ticket->link);
+        env_mutex_unlock(client->mutex);
+        if (ticket->seat == NULL)
+            return SNOW_NO_MEMORY;
+        sit(ticket);
+        return SNOW_OK;
+    }
+    client->turning = true;
+    env_mutex_unlock(client->mutex);
+    start(ticket);
+    turn_until_done(ticket);
+    return SNOW_OK;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+void snow_options_init(struct snow_options *options)
+{
+    *options = (struct snow_options){.master = "127.0.0.1:7600", .verify = 1};
+}
+
+static void free_all(struct snow_client *client)
+{
+    struct list_link *link;
+
+    if (client->client != NULL)
+        client_destroy(client->client);
+    if (client->loop != NULL)
+        env_loop_destroy(client->loop);
+    if (client->env != NULL)
+        env_linux_destroy(client->env);
+    while ((link = list_pop(&client->seats)) != NULL) {
+        struct seat *seat = list_entry(link, struct seat, link);
+
+        env_condition_destroy(seat->condition);
+        free(seat);
+    }
+    if (client->mutex != NULL)
+        env_mutex_destroy(client->mutex);
+    free(client);
+}
+
+static void fill_options(const struct snow_options *from, const char *name,
+                         struct client_options *to)
+{
+    client_options_init(to);
+    to->master = from->master;
+    to->token = from->token == NULL ? bytes_of(NULL, 0) : bytes_of_string(from->token);
+    to->name = bytes_of_string(from->name == NULL ? name : from->name);
+    if (from->deadline_ms != 0)
+        to->deadline_ms = from->deadline_ms;
+    to->wait_ms = from->wait_ms;
+    to->guard_ms = from->guard_ms;
+    to->transport.verify = from->verify != 0;
+    /* A node that stands still must leave time for another one. */
+    to->transport.stall_ns = to->deadline_ms * NS_PER_MS / 4;
+    if (to->transport.stall_ns > STALL_NS_MAX)
+        to->transport.stall_ns = STALL_NS_MAX;
+}
+
+/* Waits for the link to the master. */
+static enum snow_status wait_for_master(struct snow_client *client,
+                                        const struct client_options *options)
+{
+    uint64_t until_ns = env_now_ns(client->env) + options->deadline_ms * NS_PER_MS;
+    const char *said;
+    enum snow_status status = client_link_status(client->client, &said);
+
+    while (status != SNOW_OK && status != SNOW_REFUSED && env_now_ns(client->env) < until_ns) {
+        env_loop_turn(client->loop, until_ns - env_now_ns(client->env), 0);
+        status = client_link_status(client->client, &said);
+    }
+    if (status == SNOW_OK)
+        return SNOW_OK;
+    if (status != SNOW_REFUSED)
+        status = SNOW_UNREACHABLE;
+    snprintf(thread_reason, sizeof(thread_reason), "the master at %s %s%s%s", options->master,
+             status == SNOW_REFUSED ? "refuses this client" : "can not be reached",
+             said[0] == 0 ? "" : ": ", said);
+    return status;
+}
+
+static enum snow_status open_all(struct snow_client *client, const struct client_options *options)
+{
+    const char *reason = "out of memory";
+    enum snow_status status = SNOW_NO_MEMORY;
+
+    client->mutex = env_mutex_create();
+    client->env = env_linux_create();
+    if (client->mutex != NULL && client->env != NULL)
+        status = env_loop_create(client->env, "snowskin", &client->loop);
+    if (status == SNOW_OK)
+        status = client_create(client->loop, options, &client->client, &reason);
+    if (status != SNOW_OK) {
+        set_reason(reason);
+        return status;
+    }
+    client->fork_count = env_fork_count();
+    client->may_spin = env_cpu_count() > 1;
+    return wait_for_master(client, options);
+}
+
+enum snow_status snow_open(const struct snow_options *options, struct snow_client **opened,
+                           const char **reason)
+{
+    struct client_options filled;
+    char name[LIMIT_NAME_SIZE];
+    enum snow_status status = SNOW_INVALID;
+    struct snow_client *client;
+
+    thread_reason[0] = 0;
+    if (reason != NULL)
+        *reason = thread_reason;
+    if (options == NULL || options->master == NULL || opened == NULL) {
+        set_reason("options: the address of the master is missing");
+        return SNOW_INVALID;
+    }
+    client = calloc(1, sizeof(*client));
+    if (client == NULL) {
+        set_reason("out of memory");
+        return SNOW_NO_MEMORY;
+    }
+    list_init(&client->waiting);
+    list_init(&client->seats);
+    env_process_name(name, sizeof(name));
+    fill_options(options, name, &filled);
+    if (filled.token.size > LIMIT_NAME_SIZE || filled.name.size > LIMIT_NAME_SIZE)
+        set_reason("options: token and name have at most 256 bytes");
+    else
+        status = open_all(client, &filled);
+    if (status != SNOW_OK) {
+        free_all(client);
+        return status;
+    }
+    *opened = client;
+    return SNOW_OK;
+}
+
+void snow_close(struct snow_client *client)
+{
+    if (client == NULL)
+        return;
+    if (env_fork_count() != client->fork_count) {
+        if (client->turning)
+            return; /* B3 */
+        env_loop_abandon(client->loop);
+    }
+    free_all(client);
+}
+
+/* ---- put ------------------------------------------------------------------------------------ */
+
+struct put_call {
+    struct ticket ticket;
+    struct client_put_op op;
+};
+
+static void on_put(struct client_put_op *op)
+{
+    ticket_done(&list_entry(op, struct put_call, op)->ticket);
+}
+
+static void start_put(struct ticket *ticket)
+{
+    client_put_start(ticket->client->client, &list_entry(ticket, struct put_call, ticket)->op,
+                     ticket->call);
+}
+
+enum snow_status snow_put(struct snow_client *client, struct snow_put *items, size_t count,
+                          const struct snow_call *call)
+{
+    struct put_call put = {.op = {.on_done = on_put, .items = items, .count = count}};
+    enum snow_status status = run(client, &put.ticket, call, start_put);
+
+    for (size_t i = 0; i < count && status != SNOW_OK; i++)
+        items[i].status = status;
+    for (size_t i = 0; i < count && status == SNOW_OK; i++) {
+        if (snow_status_verdict(items[i].status) != SNOW_DONE)
+            status = items[i].status;
+    }
+    if (status != SNOW_OK && thread_reason[0] == 0)
+        set_reason(put.op.reason);
+    return status;
+}
+
+/* ---- get ------------------------------------------------------------------------------------ */
+
+struct get_call {
+    struct ticket ticket;
+    struct client_get_op op;
+};
+
+static void on_get(struct client_get_op *op)
+{
+    ticket_done(&list_entry(op, struct get_call, op)->ticket);
+}
+
+static void start_get(struct ticket *ticket)
+{
+    client_get_start(ticket->client->client, &list_entry(ticket, struct get_call, ticket)->op,
+                     ticket->call);
+}
+
+enum snow_status snow_get(struct snow_client *client, struct snow_get *items, size_t count,
+                          const struct snow_call *call)
+{
+    struct get_call get = {.op = {.on_done = on_get, .items = items, .count = count}};
+    enum snow_status status = run(client, &get.ticket, call, start_get);
+
+    for (size_t i = 0; i < count && status != SNOW_OK; i++)
+        items[i].status = status;
+    for (size_t i = 0; i < count && status == SNOW_OK; i++) {
+        if (snow_status_verdict(items[i].status) != SNOW_DONE)
+            status = items[i].status;
+    }
+    return status;
+}
+
+void snow_free(void *data)
+{
+    free(data);
+}
+
+/* ---- exists --------------------------------------------------------------------------------- */
+
+struct exists_call {
+    struct ticket ticket;
+    struct client_exists_op op;
+};
+
+static void on_exists(struct client_exists_op *op)
+{
+    ticket_done(&list_entry(op, struct exists_call, op)->ticket);
+}
+
+static void start_exists(struct ticket *ticket)
+{
+    client_exists_start(ticket->client->client, &list_entry(ticket, struct exists_call, ticket)->op,
+                        ticket->call);
+}
+
+enum snow_status snow_exists(struct snow_client *client, struct snow_stat *items, size_t count,
+                             const struct snow_call *call)
+{
+    struct exists_call exists = {.op = {.on_done = on_exists, .items = items, .count = count}};
+    enum snow_status status = run(client, &exists.ticket, call, start_exists);
+
+    for (size_t i = 0; i < count && status != SNOW_OK; i++)
+        items[i].status = status;
+    for (size_t i = 0; i < count && status == SNOW_OK; i++) {
+        if (snow_status_verdict(items[i].status) != SNOW_DONE)
+            status = items[i].status;
+    }
+    return status;
+}
+
+/* ---- remove, pin ---------------------------------------------------------------------------- */
+
+struct keys_call {
+    struct ticket ticket;
+    struct client_keys_op op;
+    enum snow_pin pin;
+    uint32_t pin_ms;
+};
+
+static void on_keys(struct client_keys_op *op)
+{
+    ticket_done(&list_entry(op, struct keys_call, op)->ticket);
+}
+
+static void start_remove(struct ticket *ticket)
+{
+    client_remove_start(ticket->client->client, &list_entry(ticket, struct keys_call, ticket)->op,
+                        ticket->call);
+}
+
+static void start_pin(struct ticket *ticket)
+{
+    struct keys_call *keys = list_entry(ticket, struct keys_call, ticket);
+
+    client_pin_start(ticket->client->client, &keys->op, keys->pin, keys->pin_ms, ticket->call);
+}
+
+static enum snow_status run_keys(struct snow_client *client, struct keys_call *keys,
+                                 const struct snow_call *call, void (*start)(struct ticket *ticket))
+{
+    enum snow_status status = run(client, &keys->ticket, call, start);
+    struct snow_item *items = keys->op.items;
+
+    for (size_t i = 0; i < keys->op.count && status != SNOW_OK; i++)
+        items[i].status = status;
+    for (size_t i = 0; i < keys->op.count && status == SNOW_OK; i++) {
+        if (snow_status_verdict(items[i].status) != SNOW_DONE)
+            status = items[i].status;
+    }
+    return status;
+}
+
+enum snow_status snow_remove(struct snow_client *client, struct snow_item *items, size_t count,
+                             const struct snow_call *call)
+{
+    struct keys_call keys = {.op = {.on_done = on_keys, .items = items, .count = count}};
+
+    return run_keys(client, &keys, call, start_remove);
+}
+
+enum snow_status snow_pin(struct snow_client *client, struct snow_item *items, size_t count,
+                          enum snow_pin pin, uint32_t pin_ms, const struct snow_call *call)
+{
+    struct keys_call keys = {.op = {.on_done = on_keys, .items = items, .count = count},
+                             .pin = pin,
+                             .pin_ms = pin_ms};
+
+    return run_keys(client, &keys, call, start_pin);
+}
+
+/* ---- one question, one answer --------------------------------------------------------------- */
+
+struct query_call {
+    struct ticket ticket;
+    struct client_query_op op;
+    void (*begin)(struct client *client, struct client_query_op *op, const struct snow_call *call);
+};
+
+static void on_query(struct client_query_op *op)
+{
+    ticket_done(&list_entry(op, struct query_call, op)->ticket);
+}
+
+static void start_query(struct ticket *ticket)
+{
+    struct query_call *query = list_entry(ticket, struct query_call, ticket);
+
+    query->begin(ticket->client->client, &query->op, ticket->call);
+}
+
+static enum snow_status run_query(struct snow_client *client, struct query_call *query,
+                                  const struct snow_call *call)
+{
+    enum snow_status status;
+
+    query->ticket = (struct ticket){0};
+    query->op.on_done = on_query;
+    status = run(client, &query->ticket, call, start_query);
+    return status == SNOW_OK ? query->op.status : status;
+}
+
+enum snow_status snow_remove_match(struct snow_client *client, enum snow_match match,
+                                   struct snow_key pattern, const struct snow_call *call,
+                                   struct snow_matched *matched)
+{
+    struct query_call query = {.op = {.key = pattern, .match = match},
+                               .begin = client_remove_match_start};
+    enum snow_status status = run_query(client, &query, call);
+
+    if (matched != NULL)
+        *matched = query.op.matched;
+    if (thread_reason[0] == 0)
+        set_reason(query.op.matched.reason);
+    client_query_end(&query.op);
+    return status;
+}
+
+/* Asks page after page until on_page says stop or there is no more, within one deadline. */
+static enum snow_status run_pages(struct snow_client *client, struct query_call *query,
+                                  const struct snow_call *call,
+                                  bool (*on_page)(const struct client_query_op *op, void *to),
+                                  void *to)
+{
+    struct snow_call page = call == NULL ? no_call : *call;
+    uint64_t until_ns = env_now_ns(client->env) + page.deadline_ms * NS_PER_MS;
+    enum snow_status status;
+    bool more;
+
+    do {
+        uint64_t now_ns = env_now_ns(client->env);
+
+        if (call != NULL && call->deadline_ms != 0)
+            page.deadline_ms =
+                now_ns + NS_PER_MS < until_ns ? (uint32_t)((until_ns - now_ns) / NS_PER_MS) : 1;
+        status = run_query(client, query, &page);
+        more = status == SNOW_OK && on_page(&query->op, to) && query->op.cursor != 0;
+        client_query_end(&query->op);
+    } while (more);
+    return status;
+}
+
+struct list_rows {
+    int (*on_row)(void *owner, const struct snow_listed *row);
+    void *owner;
+};
+
+static bool tell_listed(const struct client_query_op *op, void *to)
+{
+    const struct list_rows *rows = to;
+    bool more = true;
+
+    for (uint32_t i = 0; i < op->count && more; i++)
+        more = rows->on_row(rows->owner, &op->listed[i]) == 0;
+    return more;
+}
+
+enum snow_status snow_list(struct snow_client *client, struct snow_key prefix,
+                           int (*on_row)(void *owner, const struct snow_listed *row), void *owner,
+                           const struct snow_call *call)
+{
+    struct query_call query = {.op = {.key = prefix}, .begin = client_list_start};
+    struct list_rows rows = {.on_row = on_row, .owner = owner};
+
+    return run_pages(client, &query, call, tell_listed, &rows);
+}
+
+struct node_rows {
+    int (*on_row)(void *owner, const struct snow_node *row);
+    void *owner;
+};
+
+static bool tell_nodes(const struct client_query_op *op, void *to)
+{
+    const struct node_rows *rows = to;
+    bool more = true;
+
+    for (uint32_t i = 0; i < op->count && more; i++)
+        more = rows->on_row(rows->owner, &op->nodes[i]) == 0;
+    return more;
+}
+
+enum snow_status snow_nodes(struct snow_client *client,
+                            int (*on_row)(void *owner, const struct snow_node *row), void *owner,
+                            const struct snow_call *call)
+{
+    struct query_call query = {.begin = client_nodes_start};
+    struct node_rows rows = {.on_row = on_row, .owner = owner};
+
+    return run_pages(client, &query, call, tell_nodes, &rows);
+}
+
+struct value_rows {
+    int (*on_row)(void *owner, const char *name, uint64_t value);
+    void *owner;
+};
+
+static bool tell_values(const struct client_query_op *op, void *to)
+{
+    const struct value_rows *rows = to;
+    bool more = true;
+
+    for (uint32_t i = 0; i < op->count && more; i++)
+        more = rows->on_row(rows->owner, op->values[i].name, op->values[i].value) == 0;
+    return more;
+}
+
+enum snow_status snow_stats(struct snow_client *client,
+                            int (*on_row)(void *owner, const char *name, uint64_t value),
+                            void *owner, const struct snow_call *call)
+{
+    struct query_call query = {.begin = client_stats_start};
+    struct value_rows rows = {.on_row = on_row, .owner = owner};
+
+    return run_pages(client, &query, call, tell_values, &rows);
+}

@@ -1,0 +1,116 @@
+/* Transport: moves the bytes of extents between the caller's memory and nodes.
+ *
+ * Problem.  There are several ways to a node's memory (streams now, shared memory and RDMA later);
+ *           whoever puts and gets should not care which.
+ * Idea.     A table of functions for each way.  A link is the way to one node.  An operation is a
+ *           list of (memory, place) pairs that move to or from that node; it lives in the caller's
+ *           object and ends by a callback.
+ * Invariants.
+ *   T1  An operation that was posted ends by on_done, or by cancel: never both.  No callback runs
+ *       inside post.
+ *   T2  An item that ended, and every item of a cancelled operation: its memory is not touched any
+ *       more.
+ *   T3  An item that ends OK moved whole; what was read has the checksum that its writer computed
+ *       (options.verify).
+ *   T4  Bytes under way to or from one node are bounded (options.window_bytes), so that a slow node
+ *       is not flooded; a node that makes no progress for stall_ns is given up.
+ * Threads.  All on the loop of the endpoint. */
+#ifndef TRANSPORT_TRANSPORT_H
+#define TRANSPORT_TRANSPORT_H
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/status.h"
+#include "rpc/rpc.h"
+#include "wire/messages.h"
+
+#define TRANSPORT_LANES_MAX 8u
+
+struct transport_ops;
+
+/* One way, over one endpoint. */
+struct transport {
+    const struct transport_ops *ops;
+};
+
+/* The way to one node. */
+struct transport_link {
+    struct transport *transport;
+};
+
+struct transport_options {
+    uint32_t lanes;        /* connections to a node, 1 .. TRANSPORT_LANES_MAX */
+    uint64_t piece_bytes;  /* payload of one message; larger extents move in pieces */
+    uint64_t window_bytes; /* under way to or from one node */
+    uint64_t stall_ns;     /* without progress: the node is given up; 0: never */
+    bool verify;           /* compare checksums of what is read */
+};
+
+/* Who to reach. */
+struct transport_node {
+    uint64_t incarnation; /* that it must have, 0: any */
+    const char *address;  /* copied */
+};
+
+/* One extent. */
+struct transport_item {
+    const struct wire_place *place; /* stays until the item ended */
+    uint64_t gen;
+    uint8_t *at; /* place->length bytes: the destination of a read; a write only reads them */
+    struct transport_item *next; /* in the operation; NULL: the last */
+
+    /* Writes only. */
+    struct bytes key;
+    uint64_t object_size; /* bytes */
+    uint16_t flags;       /* WIRE_SLOT_* */
+
+    /* Out.  UNREACHABLE: the node can not be reached or does not move; CLOSED: its connection was
+     * lost on the way (trying again may help); TIMEOUT; CORRUPT; else what the node said. */
+    enum snow_status status;
+
+    /* The transport's. */
+    void *pieces;
+    uint32_t piece_count;
+    uint32_t pieces_left; /* not ended */
+    uint32_t crc;         /* of the whole extent, as the node says */
+    bool written;         /* the node says that all its bytes came */
+};
+
+/* Zeroed; what comes first is set by the caller. */
+struct transport_op {
+    /* An item ended, its status is set.  May be NULL.  Neither posts nor cancels. */
+    void (*on_item)(struct transport_op *op, struct transport_item *item);
+    /* All have.  The operation is the caller's again. */
+    void (*on_done)(struct transport_op *op);
+    bool write;
+    struct transport_item *first;
+    uint64_t deadline_ns; /* told to the node; what is under way ends then.  0: none */
+
+    /* The transport's. */
+    struct transport_link *link; /* NULL: not under way */
+    struct list frames;
+    struct arena arena;
+    uint32_t open; /* items that have not ended */
+};
+
+struct transport_ops {
+    const char *name;
+    enum snow_status (*open)(struct rpc *rpc, const struct transport_options *options,
+                             struct transport **transport);
+    /* All its links are disconnected. */
+    void (*close)(struct transport *transport);
+    /* Connects when the first operation is posted.  NO_MEMORY; INVALID: no address. */
+    enum snow_status (*connect)(struct transport *transport, const struct transport_node *node,
+                                struct transport_link **link);
+    /* Its operations have ended: on_done of the last one may do it. */
+    void (*disconnect)(struct transport_link *link);
+    /* NO_MEMORY, INVALID (the address): then nothing is called back. */
+    enum snow_status (*post)(struct transport_link *link, struct transport_op *op);
+    /* Not under way: nothing happens. */
+    void (*cancel)(struct transport_op *op);
+};
+
+/* Messages and payloads over streams. */
+extern const struct transport_ops transport_tcp;
+
+#endif
