@@ -104,30 +104,36 @@ void core_expected_start(struct core *core, const struct core_start *start)
 
 /* ---- silence ---- */
 
-static void recheck_waiters(struct core *core, struct list *requests)
+static uint32_t gather_closings(const struct core *core, uint32_t *closings)
 {
-    list_each (requests, at, next_request) {
-        struct request *request = list_entry(at, struct request, of_session);
+    uint32_t count = 0;
 
-        list_each (&request->waiters, link, next) {
-            struct waiter *waiter = list_entry(link, struct waiter, of_request);
+    for (uint32_t i = 0; i < core->session_count; i++) {
+        if (core->sessions[i] == NULL)
+            continue;
+        list_each (&core->sessions[i]->requests, at, next_request) {
+            const struct request *request = list_entry(at, struct request, of_session);
 
-            if (waiter->closing == 0)
-                continue;
-            core_closing_recheck(core, waiter->closing);
-            next = request->waiters.head.next; /* it may have answered several of them */
-            if (list_is_linked(&waiter->of_request) && next == &waiter->of_request)
-                next = waiter->of_request.next;
+            list_each (&request->waiters, link, next) {
+                const struct waiter *waiter = list_entry(link, struct waiter, of_request);
+
+                if (waiter->closing != 0)
+                    closings[count++] = waiter->closing;
+            }
         }
     }
+    return count;
 }
 
-/* Removals that wait for this node alone are UNCERTAIN now. */
+/* Removals that wait for this node alone are UNCERTAIN now.  (Bounded by LIMIT_WAITERS.) */
 static void recheck_closings(struct core *core)
 {
-    for (uint32_t i = 0; i < core->session_count; i++) {
-        if (core->sessions[i] != NULL)
-            recheck_waiters(core, &core->sessions[i]->requests);
+    uint32_t *closings = core_out(core, core->waiters, sizeof(*closings));
+    uint32_t count = gather_closings(core, closings);
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (core_object_is_closing(core, closings[i]))
+            core_closing_recheck(core, closings[i]);
     }
 }
 
