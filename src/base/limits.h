@@ -37,6 +37,7 @@
 #define LIMIT_NODES 1024u
 #define LIMIT_SEGMENTS 4096u /* over all nodes */
 #define LIMIT_SEGMENTS_PER_NODE 64u
+#define LIMIT_SEGMENT_SIZE (UINT64_C(1) * TIB)
 #define LIMIT_SESSIONS 4096u
 #define LIMIT_WAITERS_PER_SESSION 4096u /* put items that wait for room or for another writer */
 #define LIMIT_WAITERS 65536u

@@ -2,7 +2,18 @@
  * simulator. */
 #include "core/inside.h"
 
+#include <stdlib.h>
+
+/* What the records of a segment add up to. */
+struct segment_totals {
+    uint64_t coming_bytes;
+    uint64_t closing_bytes;
+    uint64_t wanted_bytes;
+};
+
 struct totals {
+    struct segment_totals *segments; /* by index */
+    uint32_t *leases;                /* by object */
     uint64_t free_bytes;
     uint64_t pool_bytes;
     uint64_t hard_pinned_bytes;
@@ -10,8 +21,10 @@ struct totals {
     uint32_t readable;
     uint32_t writing;
     uint32_t closing;
+    uint32_t recovering;
     uint32_t listed;
     uint32_t extents;
+    uint32_t waiters;
 };
 
 /* Each part lies in a used extent that is owned by the object (O2), and nowhere else. */
@@ -32,6 +45,51 @@ static void check_parts(struct core *core, uint32_t number, struct totals *total
     }
 }
 
+/* C1, M1. */
+static void check_closing(struct core *core, uint32_t number, struct totals *totals)
+{
+    struct closing *closing = pool_at(&core->closings_pool, core_object(core, number)->next);
+    bool is_plain = (core_object(core, number)->flags & OBJECT_SPREAD) == 0;
+    uint32_t count = core_part_count(core, number);
+    uint64_t bytes = 0;
+    uint32_t held = 0;
+    uint32_t open = 0;
+
+    ASSERT(closing->object == number);
+    ASSERT(closing->counted == list_is_linked(&closing->by_age));
+    ASSERT(list_is_empty(&closing->waiters) || list_is_linked(&closing->awaited));
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, number, i);
+        struct segment_totals *segment = &totals->segments[part.segment];
+
+        if (!part.present)
+            continue;
+        held++;
+        open += !part.closed;
+        bytes += core_part_bytes(&part);
+        segment->closing_bytes += core_part_bytes(&part);
+        if (closing->counted)
+            segment->coming_bytes +=
+                space_capacity(core->segments[part.segment]->space, part.slot);
+    }
+    ASSERT(closing->held == held && held > 0 && closing->bytes == bytes);
+    ASSERT(is_plain ? closing->open <= 1 : closing->open == open);
+    totals->closing_bytes += bytes;
+}
+
+static bool is_being_dropped(const struct core *core, uint32_t number)
+{
+    uint32_t count = core_part_count(core, number);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, number, i);
+
+        if (part.present && core->segments[part.segment]->dropping)
+            return true;
+    }
+    return false;
+}
+
 static void check_state(struct core *core, uint32_t number, struct totals *totals)
 {
     const struct object *object = core_object(core, number);
@@ -43,21 +101,24 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
         totals->listed += listed;
         /* K3: in a victim list exactly when nothing protects it. */
         ASSERT(listed == (object->leases == 0 && (object->flags & OBJECT_HARD_PIN) == 0));
-        ASSERT(core_replica_count(core, number) > 0);
+        ASSERT(core_replica_count(core, number) > 0 || is_being_dropped(core, number));
+        ASSERT(object->leases == totals->leases[number]); /* L2 */
         if (object->flags & OBJECT_HARD_PIN)
             totals->hard_pinned_bytes += core_object_bytes(core, number);
         break;
     case OBJECT_WRITING:
         totals->writing++;
         ASSERT(!listed && core_write_of(core, number)->object == number);
+        ASSERT(wheel_is_armed(&core_write_of(core, number)->timer));
+        ASSERT(core_replica_count(core, number) > 0 || is_being_dropped(core, number));
         break;
     case OBJECT_CLOSING:
         totals->closing++;
         ASSERT(!listed);
-        totals->closing_bytes +=
-            ((struct closing *)pool_at(&core->closings_pool, object->next))->bytes;
+        check_closing(core, number, totals);
         break;
     case OBJECT_RECOVERING:
+        totals->recovering++;
         ASSERT(!listed);
         break;
     case OBJECT_ABSENT:
@@ -92,9 +153,14 @@ static void check_segments(struct core *core, struct totals *totals)
 
     for (uint32_t i = 0; i < core->segment_count; i++) {
         struct segment *segment = core->segments[i];
+        const struct segment_totals *sums = &totals->segments[i];
 
         policy_check(core, segment);
         listed += policy_count(segment);
+        ASSERT(segment->coming_bytes == sums->coming_bytes);
+        ASSERT(segment->closing_bytes == sums->closing_bytes);
+        ASSERT(segment->wanted_bytes == sums->wanted_bytes);
+        ASSERT(segment->forget_count == 0);
         if (segment->space == NULL)
             continue;
         space_check(segment->space);
@@ -106,41 +172,115 @@ static void check_segments(struct core *core, struct totals *totals)
         totals->pool_bytes += space_size(segment->space);
     }
     ASSERT(listed == totals->listed);
-    /* No byte belongs to two objects, and none to nobody: space_check says extents do not overlap.
-     * */
+    /* No byte belongs to two objects (space_check: extents do not overlap), and none to nobody. */
     ASSERT(used == totals->extents);
 }
 
-static void check_sessions(struct core *core)
+/* Q1, Q2, M2: every waiter of a request stands in one queue and belongs to one open item. */
+static void check_request(struct core *core, const struct request *request, struct totals *totals)
+{
+    uint32_t waiters = 0;
+
+    list_each (&request->waiters, link, next) {
+        const struct waiter *waiter = list_entry(link, struct waiter, of_request);
+
+        waiters++;
+        ASSERT(waiter->request == request && list_is_linked(&waiter->link));
+        ASSERT(waiter->segment == UINT16_MAX || waiter->on_room);
+        if (waiter->segment != UINT16_MAX)
+            totals->segments[waiter->segment].wanted_bytes += waiter->bytes;
+    }
+    ASSERT(request->answers == 0);
+    if (request->type == WIRE_remove_match)
+        ASSERT(request->pending == waiters && request->open == 1);
+    else
+        ASSERT(request->open == waiters && waiters > 0);
+    ASSERT(request->deadline_ns == UINT64_MAX || wheel_is_armed(&request->timer));
+    ASSERT(core_request_find((struct core *)core, request->token) == request);
+    totals->waiters += waiters;
+}
+
+static void check_session(struct core *core, const struct session *session, struct totals *totals)
+{
+    uint64_t writing = 0;
+    uint64_t leased = 0;
+    uint32_t reads = 0;
+    uint32_t waiters = totals->waiters;
+
+    list_each (&session->writes, write_link, next_write) {
+        writing += list_entry(write_link, struct write, of_session)->bytes;
+    }
+    list_each (&session->reads, read_link, next_read) {
+        const struct read *read = list_entry(read_link, struct read, of_session);
+
+        reads++;
+        leased += read->bytes;
+        for (uint32_t i = 0; i < read->count; i++) {
+            const struct read_entry *entry = &read->entries[i];
+
+            if (entry->leased && core_object(core, entry->object)->gen == entry->gen)
+                totals->leases[entry->object]++;
+        }
+    }
+    list_each (&session->requests, request_link, next_request) {
+        check_request(core, list_entry(request_link, struct request, of_session), totals);
+    }
+    ASSERT(session->linked || list_is_empty(&session->requests));
+    ASSERT(session->waiters == totals->waiters - waiters);
+    ASSERT(session->writing_bytes == writing && session->leased_bytes == leased);
+    ASSERT(session->read_count == reads && reads <= LIMIT_READS_PER_SESSION);
+}
+
+static void check_sessions(struct core *core, struct totals *totals)
 {
     uint64_t leased = 0;
     uint64_t entries = 0;
+    uint64_t writing = 0;
 
     for (uint32_t i = 0; i < core->session_count; i++) {
         const struct session *session = core->sessions[i];
-        uint64_t writing = 0;
 
         if (session == NULL)
             continue;
+        check_session(core, session, totals);
         leased += session->leased_bytes;
-        list_each (&session->writes, link, next) {
-            writing += list_entry(link, struct write, of_session)->bytes;
-        }
-        ASSERT(writing == session->writing_bytes);
-        list_each (&session->reads, link, next) {
-            entries += list_entry(link, struct read, of_session)->count;
-        }
-        ASSERT(session->read_count <= LIMIT_READS_PER_SESSION);
+        writing += session->writing_bytes;
     }
-    ASSERT(leased == core->leased_bytes);
-    ASSERT(entries == core->read_entries);
+    list_each (&core->reads, link, next) {
+        entries += list_entry(link, struct read, of_core)->count;
+    }
+    ASSERT(leased == core->leased_bytes && writing == core->writing_bytes);
+    ASSERT(entries == core->read_entries && entries <= LIMIT_READ_ENTRIES);
+    ASSERT(totals->waiters == core->waiters && list_is_empty(&core->dirty));
+}
+
+static void check_nodes(const struct core *core)
+{
+    uint32_t missing = 0;
+
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        const struct node *node = core->nodes[i];
+        bool lives = node->state != NODE_DEAD;
+
+        ASSERT(node->state != NODE_ALIVE || (node->linked && !node->inventory_due));
+        ASSERT(lives == wheel_is_armed(&node->timer));
+        ASSERT(lives || !node->linked);
+    }
+    for (uint32_t i = 0; i < core->expected_count; i++)
+        missing += !core->missing_known[i];
+    ASSERT(missing == core->missing);
 }
 
 void core_check(struct core *core)
 {
     struct totals totals = {0};
 
+    totals.segments = calloc(LIMIT_SEGMENTS, sizeof(*totals.segments));
+    totals.leases = calloc(core->objects.fresh, sizeof(*totals.leases));
+    ASSERT(totals.segments != NULL && totals.leases != NULL);
     index_check(core->index);
+    check_nodes(core);
+    check_sessions(core, &totals);
     for (uint32_t number = 1; number < core->objects.fresh; number++) {
         if (core_object(core, number)->state == OBJECT_ABSENT)
             continue;
@@ -149,12 +289,12 @@ void core_check(struct core *core)
         check_key(core, number);
     }
     check_segments(core, &totals);
-    check_sessions(core);
-    ASSERT(totals.readable == core->readable);
-    ASSERT(totals.writing == core->writing);
-    ASSERT(totals.closing == core->closing);
-    ASSERT(totals.closing_bytes == core->closing_bytes);
-    ASSERT(totals.free_bytes == core->free_bytes);
-    ASSERT(totals.pool_bytes == core->pool_bytes);
+    ASSERT(totals.readable == core->readable && totals.writing == core->writing);
+    ASSERT(totals.closing == core->closing && totals.closing_bytes == core->closing_bytes);
+    ASSERT(totals.free_bytes == core->free_bytes && totals.pool_bytes == core->pool_bytes);
     ASSERT(totals.hard_pinned_bytes == core->hard_pinned_bytes);
+    ASSERT((totals.recovering == 0) == (core->recovering == 0));
+    ASSERT(core->pins != NULL && index_count(core->pins) == core->pin_pool.used);
+    free(totals.segments);
+    free(totals.leases);
 }

@@ -2,16 +2,14 @@
  * again.
  *
  * Problem.  A node may still be reading or receiving what the master has given up (P3); and what
- * was removed must not
- *           come back when the master restarts.
+ *           was removed must not come back when the master restarts.
  * Idea.     Two acknowledgements.  CLOSED: no new reader or writer, never again WRITTEN in an
- * inventory; what waited for
- *           the removal is answered.  FREED: nothing is inside; the extent goes back to its
- *           segment.
+ *           inventory; what waited for the removal is answered.  FREED: nothing is inside; the
+ *           extent goes back to its segment.
  * Invariants.
  *   C1  A CLOSING object keeps all extents that were not FREED.
- *   C2  A waiter is answered once: OK when all holders acknowledged, UNCERTAIN when only
- *       unreachable ones are missing.
+ *   C2  A waiter is answered once, when no version of the key is left that a reachable holder has
+ *       not acknowledged: with its own answer, or UNCERTAIN when unreachable ones are missing.
  *   C3  Bytes count as coming for 50 ms after the forget left, then no more.
  *
  *   READABLE, WRITING, RECOVERING ─core_close─► CLOSING ─core_part_closed (all)─► waiters answered
@@ -36,11 +34,13 @@ static struct node *node_of_part(const struct core *core, const struct part *par
     return core->nodes[core->segments[part->segment]->node];
 }
 
-void core_forget_part(struct core *core, const struct part *part, uint64_t gen)
-{
-    struct segment *segment = core->segments[part->segment];
+/* ---- telling the nodes ---- */
 
-    if (!node_of_part(core, part)->linked)
+void core_forget_slot(struct core *core, uint32_t segment_index, uint32_t slot, uint64_t gen)
+{
+    struct segment *segment = core->segments[segment_index];
+
+    if (!core->nodes[segment->node]->linked)
         return; /* its inventory will ask for it again */
     if (segment->forget_count == segment->forget_capacity) {
         uint32_t capacity = segment->forget_capacity == 0 ? 64 : segment->forget_capacity * 2;
@@ -50,11 +50,25 @@ void core_forget_part(struct core *core, const struct part *part, uint64_t gen)
         segment->forgets = grown;
         segment->forget_capacity = capacity;
     }
-    segment->forgets[segment->forget_count++] =
-        (struct wire_slot_gen){.slot = part->slot, .gen = gen};
+    segment->forgets[segment->forget_count++] = (struct wire_slot_gen){.slot = slot, .gen = gen};
     if (!list_is_linked(&segment->forgetting))
         list_push(&core->forgetting, &segment->forgetting);
     core_count(core, CORE_METRIC_forgets_sent, 1);
+}
+
+static void flush_batch(struct core *core, struct segment *segment, uint32_t from, uint32_t count)
+{
+    struct core_output *output = core_output_add(core, CORE_OUT_FORGET);
+    struct wire_forget_req *request = core_out(core, 1, sizeof(*request));
+
+    request->segment = segment->on_node;
+    request->items = core_out(core, count, sizeof(*request->items));
+    request->items_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        request->items[i] = segment->forgets[from + i];
+    output->to = core->nodes[segment->node]->number;
+    output->type = WIRE_forget;
+    output->message = request;
 }
 
 /* At the end of a step: never held to fill a batch. */
@@ -62,24 +76,13 @@ void core_forgets_flush(struct core *core)
 {
     list_each (&core->forgetting, link, next) {
         struct segment *segment = list_entry(link, struct segment, forgetting);
-        struct node *node = core->nodes[segment->node];
+        bool linked = core->nodes[segment->node]->linked;
 
-        for (uint32_t from = 0; from < segment->forget_count && node->linked;) {
-            uint32_t count = segment->forget_count - from;
+        for (uint32_t from = 0; linked && from < segment->forget_count;) {
+            uint32_t left = segment->forget_count - from;
+            uint32_t count = left < LIMIT_BATCH_ITEMS ? left : LIMIT_BATCH_ITEMS;
 
-            if (count > LIMIT_BATCH_ITEMS)
-                count = LIMIT_BATCH_ITEMS;
-            struct core_output *output = core_output_add(core, CORE_OUT_FORGET);
-            struct wire_forget_req *request = core_out(core, 1, sizeof(*request));
-
-            request->segment = segment->on_node;
-            request->items = core_out(core, count, sizeof(*request->items));
-            request->items_count = count;
-            for (uint32_t i = 0; i < count; i++)
-                request->items[i] = segment->forgets[from + i];
-            output->to = node->number;
-            output->type = WIRE_forget;
-            output->message = request;
+            flush_batch(core, segment, from, count);
             from += count;
         }
         segment->forget_count = 0;
@@ -87,30 +90,48 @@ void core_forgets_flush(struct core *core)
     }
 }
 
-static void count_coming(struct core *core, uint32_t number, bool coming)
+/* ---- bytes on their way back ---- */
+
+/* Bytes of an extent as the segment's coming_bytes count them; 0: it has none to give. */
+static uint64_t coming_of(const struct core *core, const struct part *part)
 {
-    uint32_t count = core_part_count(core, number);
+    const struct segment *segment = core->segments[part->segment];
+
+    return part->present ? space_capacity(segment->space, part->slot) : 0;
+}
+
+static void start_counting(struct core *core, struct closing *closing)
+{
+    uint32_t count = core_part_count(core, closing->object);
 
     for (uint32_t i = 0; i < count; i++) {
-        struct part part = core_part_at(core, number, i);
-        struct segment *segment = core->segments[part.segment];
+        struct part part = core_part_at(core, closing->object, i);
 
-        if (!part.present || segment->space == NULL || space_is_recovering(segment->space))
-            continue;
-        uint64_t bytes = space_capacity(segment->space, part.slot);
-
-        if (coming)
-            segment->coming_bytes += bytes;
-        else
-            segment->coming_bytes -= bytes;
+        /* Not while a segment recovers: what it holds is not the pool's yet. */
+        if (part.present && (!node_of_part(core, &part)->linked ||
+                             space_is_recovering(core->segments[part.segment]->space)))
+            return;
     }
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, closing->object, i);
+
+        core->segments[part.segment]->coming_bytes += coming_of(core, &part);
+    }
+    closing->counted = true;
+    list_push(&core->closings, &closing->by_age);
 }
 
 static void stop_counting(struct core *core, struct closing *closing)
 {
+    uint32_t count = core_part_count(core, closing->object);
+
     if (!closing->counted)
         return;
-    count_coming(core, closing->object, false);
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, closing->object, i);
+
+        core->segments[part.segment]->coming_bytes -= coming_of(core, &part);
+    }
     closing->counted = false;
     list_remove(&closing->by_age);
 }
@@ -137,11 +158,12 @@ uint64_t core_closing_age_ns(const struct core *core)
                         : list_entry(link, struct closing, by_age)->since_ns + COMING_NS;
 }
 
+/* ---- closing ---- */
+
 void core_close(struct core *core, uint32_t number, enum close_reason reason)
 {
     struct object *object = core_object(core, number);
     uint32_t count = core_part_count(core, number);
-    uint64_t bytes = core_object_bytes(core, number);
     uint32_t index;
 
     ASSERT(object->state != OBJECT_CLOSING);
@@ -154,13 +176,8 @@ void core_close(struct core *core, uint32_t number, enum close_reason reason)
     list_init(&closing->waiters);
     closing->object = number;
     closing->since_ns = core->now_ns;
-    closing->bytes = bytes;
-    closing->reason = (uint8_t)reason;
     object->next = index;
     core->closing++;
-    core->closing_bytes += bytes;
-    bool reachable = true;
-
     for (uint32_t i = 0; i < count; i++) {
         struct part part = core_part_at(core, number, i);
 
@@ -168,29 +185,51 @@ void core_close(struct core *core, uint32_t number, enum close_reason reason)
             continue;
         closing->open++;
         closing->held++;
-        reachable = reachable && node_of_part(core, &part)->linked;
-        core_forget_part(core, &part, object->gen);
+        closing->bytes += core_part_bytes(&part);
+        core->segments[part.segment]->closing_bytes += core_part_bytes(&part);
+        core_forget_slot(core, part.segment, part.slot, object->gen);
     }
-    if (reachable && closing->held > 0) {
-        closing->counted = true;
-        list_push(&core->closings, &closing->by_age);
-        count_coming(core, number, true);
-    }
-    if (closing->held == 0)
+    core->closing_bytes += closing->bytes;
+    if (closing->held > 0)
+        start_counting(core, closing);
+    else
         core_part_freed(core, number, UINT32_MAX);
 }
+
+void core_close_extent(struct core *core, const struct part *part, uint64_t gen)
+{
+    struct part alone = *part;
+    uint32_t number = core_object_create(core, bytes_of(NULL, 0), core_mix(gen));
+
+    ASSERT(number != 0);
+    core_object(core, number)->gen = gen;
+    core_object(core, number)->size = part->length & OBJECT_SIZE_MASK;
+    alone.replica = 0;
+    alone.part = 0;
+    alone.parts = 1;
+    alone.object_offset = 0;
+    alone.closed = false;
+    enum snow_status status = core_parts_set(core, number, &alone, 1);
+
+    ASSERT(status == SNOW_OK);
+    space_set_owner(core->segments[part->segment]->space, part->slot, number);
+    core_close(core, number, CLOSE_STRAY);
+}
+
+/* ---- who waits for it ---- */
 
 /* A node that holds an unacknowledged part and is reachable (true), or only unreachable ones
  * (false, *away names one). */
 static bool waits_for_reachable(struct core *core, uint32_t number, uint32_t *away)
 {
     uint32_t count = core_part_count(core, number);
-    bool plain = (core_object(core, number)->flags & OBJECT_SPREAD) == 0;
 
+    if (closing_of(core, number)->open == 0)
+        return false;
     for (uint32_t i = 0; i < count; i++) {
         struct part part = core_part_at(core, number, i);
 
-        if (!part.present || (!plain && part.closed))
+        if (!part.present || part.closed)
             continue;
         const struct node *node = node_of_part(core, &part);
 
@@ -201,61 +240,98 @@ static bool waits_for_reachable(struct core *core, uint32_t number, uint32_t *aw
     return false;
 }
 
-static void answer_waiter(struct core *core, struct waiter *waiter, uint32_t away)
+/* A version of the key that a reachable holder has not acknowledged; 0: none (*away: the number of
+ * a node out of reach that has not, if there is one). */
+static uint32_t unacknowledged(struct core *core, struct bytes key, uint64_t hash, uint32_t *away)
 {
-    struct request *request = waiter->request;
-    bool uncertain = away != 0;
+    struct object_cursor cursor;
+    uint32_t number = core_object_first(core, key, hash, &cursor);
 
-    if (request->type == WIRE_remove_match) {
-        core_waiter_end(core, waiter);
-        core_remove_match_done(core, request, uncertain ? SNOW_UNCERTAIN : SNOW_OK);
-        return;
+    for (; number != 0; number = core_object_next(&cursor)) {
+        if (core_object(core, number)->state == OBJECT_CLOSING &&
+            waits_for_reachable(core, number, away))
+            return number;
     }
-    core_answer_status(core, request, waiter->item, uncertain ? SNOW_UNCERTAIN : waiter->answer,
-                       waiter->shortfall + (uncertain ? 1 : 0), away);
-    core_waiter_end(core, waiter);
+    return 0;
 }
 
-/* Answers those that wait, if all holders that can be reached have acknowledged. */
+static void answer_item(struct core *core, struct request *request, uint32_t item,
+                        const struct waiter *waiter, uint32_t away)
+{
+    enum snow_status status = away != 0 ? SNOW_UNCERTAIN : waiter->answer;
+
+    if (request->type == WIRE_remove_match)
+        core_remove_match_done(core, request, waiter->answer == SNOW_OK, status);
+    else
+        core_answer_status(core, request, item, status, waiter->shortfall + (away != 0), away);
+}
+
 static void answer_when_closed(struct core *core, uint32_t number)
 {
     struct closing *closing = closing_of(core, number);
+    struct bytes key = core_object_key(core, number);
     uint32_t away = 0;
+    uint32_t other;
     struct list_link *link;
 
-    if (closing->open > 0 && waits_for_reachable(core, number, &away))
+    if (list_is_empty(&closing->waiters) || waits_for_reachable(core, number, &away))
         return;
-    while ((link = list_first(&closing->waiters)) != NULL)
-        answer_waiter(core, list_entry(link, struct waiter, link), away);
+    other = unacknowledged(core, key, core_object_hash(core, number), &away);
+    while ((link = list_first(&closing->waiters)) != NULL) {
+        struct waiter *waiter = list_entry(link, struct waiter, link);
+
+        if (other != 0) {
+            list_remove(link);
+            core_await(core, other, waiter);
+            continue;
+        }
+        answer_item(core, waiter->request, waiter->item, waiter, away);
+        core_waiter_end(core, waiter);
+    }
 }
 
-/* A close of something that held no extent is over at once: its record is free, or another's
- * already. */
-bool core_object_is_closing(const struct core *core, uint32_t number)
-{
-    return core_object(core, number)->state == OBJECT_CLOSING;
-}
-
-bool core_close_wait(struct core *core, uint32_t number, struct request *request, uint32_t item,
-                     enum snow_status answer, uint32_t shortfall)
+void core_await(struct core *core, uint32_t number, struct waiter *waiter)
 {
     struct closing *closing = closing_of(core, number);
+
+    list_push(&closing->waiters, &waiter->link);
+    if (!list_is_linked(&closing->awaited))
+        list_push(&core->awaited, &closing->awaited);
+}
+
+void core_close_wait(struct core *core, struct key_hash key, struct request *request, uint32_t item,
+                     enum snow_status answer, uint32_t shortfall)
+{
+    struct waiter now = {.answer = answer, .shortfall = shortfall};
+    uint32_t away = 0;
+    uint32_t number = unacknowledged(core, key.key, key.hash, &away);
+
+    if (number == 0 || FAULT(core->faults, removed_returns)) {
+        answer_item(core, request, item, &now, away);
+        return;
+    }
     struct waiter *waiter = core_waiter_create(core, request, item);
 
-    if (waiter == NULL)
-        return false;
-    waiter->closing = number;
+    if (waiter == NULL) { /* a bound: it is on its way, but this request is not told */
+        if (request->type == WIRE_remove_match)
+            core_remove_match_done(core, request, answer == SNOW_OK, SNOW_UNCERTAIN);
+        else
+            core_answer_status(core, request, item, SNOW_BUSY, shortfall, 0);
+        return;
+    }
     waiter->answer = answer;
     waiter->shortfall = shortfall;
-    list_push(&closing->waiters, &waiter->link);
-    answer_when_closed(core, number);
-    return true;
+    core_await(core, number, waiter);
 }
 
-void core_closing_recheck(struct core *core, uint32_t number)
+void core_closings_recheck(struct core *core)
 {
-    answer_when_closed(core, number);
+    list_each (&core->awaited, link, next) {
+        answer_when_closed(core, list_entry(link, struct closing, awaited)->object);
+    }
 }
+
+/* ---- acknowledgements ---- */
 
 void core_part_closed(struct core *core, uint32_t number, uint32_t index)
 {
@@ -279,63 +355,59 @@ static void finish(struct core *core, uint32_t number)
 {
     struct closing *closing = closing_of(core, number);
     uint32_t index = core_object(core, number)->next;
+    uint64_t took_ns = core->now_ns - closing->since_ns;
+
+    if (took_ns > COMING_NS)
+        took_ns = COMING_NS; /* later ones count as coming no more */
 
     stop_counting(core, closing);
     answer_when_closed(core, number);
-    ASSERT(list_is_empty(&closing->waiters));
+    ASSERT(list_is_empty(&closing->waiters) && closing->bytes == 0);
+    if (list_is_linked(&closing->awaited))
+        list_remove(&closing->awaited);
+    core->forget_ns = core->forget_ns - core->forget_ns / 16 + took_ns / 16;
     core->closing--;
     pool_give(&core->closings_pool, index);
     core_object_free(core, number);
 }
 
-/* Gives the extent of a part back to its segment; returns its bytes.  An extent that is the
- * object's no more (two
- * inventories claimed it) is left alone. */
-uint64_t core_extent_give(struct core *core, const struct part *part, uint32_t number)
+void core_extent_give(struct core *core, const struct part *part, uint32_t number)
 {
     struct segment *segment = core->segments[part->segment];
     struct space *space = segment->space;
 
-    if (space == NULL || !space_is_used(space, part->slot) ||
-        space_owner(space, part->slot) != number)
-        return space_round(part->length);
+    if (!space_is_used(space, part->slot) || space_owner(space, part->slot) != number)
+        return;
     if (space_is_recovering(space)) {
         space_unclaim(space, part->slot);
-        return space_round(part->length);
+        return;
     }
-    uint64_t bytes = space_capacity(space, part->slot);
-
-    space_give(space, part->slot);
     if (!segment->dropping)
-        core->free_bytes += bytes;
+        core->free_bytes += space_capacity(space, part->slot);
+    space_give(space, part->slot);
     core->room_changed = true;
-    return bytes;
 }
 
-/* index UINT32_MAX: there was nothing to free. */
 void core_part_freed(struct core *core, uint32_t number, uint32_t index)
 {
     struct closing *closing = closing_of(core, number);
 
     if (index != UINT32_MAX) {
-        struct part part = core_part_at(core, number, index);
-
         core_part_closed(core, number, index);
-        uint64_t bytes = core_extent_give(core, &part, number);
+        struct part part = core_part_at(core, number, index);
+        struct segment *segment = core->segments[part.segment];
 
         if (closing->counted)
-            core->segments[part.segment]->coming_bytes -= bytes;
-        bytes = bytes < closing->bytes ? bytes : closing->bytes;
-        closing->bytes -= bytes;
-        core->closing_bytes -= bytes;
+            segment->coming_bytes -= coming_of(core, &part);
+        closing->bytes -= core_part_bytes(&part);
+        segment->closing_bytes -= core_part_bytes(&part);
+        core->closing_bytes -= core_part_bytes(&part);
+        core_extent_give(core, &part, number);
         core_part_clear(core, number, index);
         closing->held--;
     }
-    if (closing->held == 0) {
-        core->closing_bytes -= closing->bytes;
-        closing->bytes = 0;
+    if (closing->held == 0)
         finish(core, number);
-    }
 }
 
 /* The CLOSING object whose part lies in this slot with this generation; 0: none (an old

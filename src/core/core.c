@@ -5,6 +5,7 @@
 
 #define CHUNK_BITS 12u
 #define OBJECTS_MAX UINT32_C(2000000000)
+#define STEP_EVICTIONS (16 * LIMIT_STEP_OBJECTS)
 
 _Static_assert(CORE_METRIC_COUNT <= sizeof(((struct core *)0)->counters) / sizeof(uint64_t),
                "every metric has its counter");
@@ -27,6 +28,8 @@ static void init_lists(struct core *core)
     list_init(&core->forgetting);
     list_init(&core->room);
     list_init(&core->closings);
+    list_init(&core->awaited);
+    list_init(&core->reads);
     for (int kind = 0; kind < LEASE_KINDS; kind++)
         list_init(&core->leases[kind]);
 }
@@ -48,6 +51,8 @@ enum snow_status core_create(const struct core_options *options, const struct co
     core->cluster = start->cluster;
     core->term = start->term;
     core->secret = (struct hash128){start->secret_low, start->secret_high};
+    core->faults = start->faults;
+    core->start_ns = start->now_ns;
     core->now_ns = start->now_ns;
     core->policy = policy_ops(options->policy);
     core->sessions = calloc(LIMIT_SESSIONS, sizeof(*core->sessions));
@@ -237,11 +242,11 @@ void core_step(struct core *core, uint64_t now_ns, const struct core_input *inpu
     core->outputs = outputs;
     if (now_ns > core->now_ns)
         core->now_ns = now_ns;
+    core->evictions_left = STEP_EVICTIONS;
     wheel_advance(&core->wheel, core->now_ns, LIMIT_STEP_OBJECTS, core);
     core_closing_age(core);
     take_input(core, input);
-    if (!list_is_empty(&core->jobs))
-        core_jobs_run(core);
+    core_jobs_run(core);
     core_drops_run(core);
     core_inventories_done(core);
     if (core->room_changed)
@@ -256,7 +261,8 @@ uint64_t core_wake_ns(const struct core *core)
     uint64_t wake_ns = wheel_next_ns(&core->wheel);
     uint64_t age_ns = core_closing_age_ns(core);
 
-    if (!list_is_empty(&core->jobs) || core->drops > 0 || core->room_changed)
+    if (core->room_changed || core->drops > 0 || core_jobs_can_run(core) ||
+        core_recovering_can_go(core))
         return 0;
     return wake_ns < age_ns ? wake_ns : age_ns;
 }
@@ -286,7 +292,7 @@ struct core_expected core_expected_at(const struct core *core, uint32_t index)
 
 void core_term_raise(struct core *core, uint32_t term, struct core_outputs *outputs)
 {
-    if (term < core->term || term >= WIRE_TERM_MAX)
+    if (term <= core->term || term >= WIRE_TERM_MAX)
         return;
     core->outputs = outputs;
     core->term = term + 1;

@@ -1,21 +1,20 @@
 /* The core: all metadata of a cluster as a pure, deterministic state machine.
  *
  * Problem.  Who has what, where there is room, who may write where, what may go: one consistent
- * answer, millions of
- *           times a second, testable to the last corner.
+ *           answer, millions of times a second, testable to the last corner.
  * Idea.     core_step(now, input) -> outputs.  No clock, no I/O, no threads, no randomness of its
- * own: time is an
- *           argument, randomness a seed.  One thread owns it.
+ *           own: time is an argument, randomness a seed.
  * Invariants (core_check verifies them).
- *   K1  An object is ABSENT, WRITING, READABLE or CLOSING; look-ups tell of READABLE ones only
- *       (P1, P2).
- *   K2  An extent is given again only after the node said FREED for its generation (P3).
- *   K3  An object is in exactly one place that evicts or protects it: a victim list, or none
- *       while it is leased, hard
- *       pinned, being written or closing.
+ *   K1  An object is ABSENT, WRITING, READABLE, CLOSING or RECOVERING; look-ups tell of READABLE
+ *       ones only (P1, P2).
+ *   K2  An extent is given again only after its node said FREED for its generation (P3).
+ *   K3  A READABLE object is in exactly one victim list, or in none while it is leased or hard
+ *       pinned; an object in any other state is in none.
  *   K4  Every deadline is on the wheel; every bound is in base/limits.h (P8).
  *   K5  Each item of a request is answered exactly once; a request gets its last reply or is
  *       cancelled.
+ *   K6  A step looks at a bounded number of objects; what is left is done at the next tick, which
+ *       core_wake_ns asks for at once.
  * Threads.  The caller's one.   State.  Durable: apply.c; soft: everything else. */
 #ifndef CORE_CORE_H
 #define CORE_CORE_H
@@ -36,11 +35,16 @@ struct core;
 
 enum core_input_kind {
     CORE_TICK, /* time has passed */
-    CORE_SESSION_OPEN, /* a client greets; from: the session it returns to, or 0.  Answer: CORE_OUT_SESSION */
-    CORE_SESSION_BREAK, /* the connection of session `from` ended */
-    CORE_MESSAGE, /* a request, one-way message or reply to a forget; from: session or node by its type */
-    CORE_CANCEL, /* the request of this token is gone: no reply, its message is not touched again */
-    CORE_NODE_BREAK /* the connection of node `from` ended */
+    /* A client greets; from: the session it returns to, or 0.  Answer: CORE_OUT_SESSION. */
+    CORE_SESSION_OPEN,
+    /* The connection of session `from` ended; not when the session is on a newer one already. */
+    CORE_SESSION_BREAK,
+    /* A request, a one-way message or the reply to a forget; from: session or node by its type. */
+    CORE_MESSAGE,
+    /* The request of this token is gone: no reply, its message is not touched again. */
+    CORE_CANCEL,
+    /* The connection of node `from` ended; not when the node is on a newer one already. */
+    CORE_NODE_BREAK
 };
 
 struct core_input {
@@ -99,7 +103,7 @@ struct core_start {
     const struct core_expected *expected; /* nodes whose inventory is to come */
     uint32_t expected_count;
     uint64_t now_ns;
-    fault_set faults; /* planted by the simulator */
+    fault_set faults; /* planted by the simulator, else 0 */
 };
 
 MUST_CHECK enum snow_status core_create(const struct core_options *options,
@@ -118,7 +122,7 @@ uint32_t core_term(const struct core *core);
 uint32_t core_expected_count(const struct core *core);
 struct core_expected core_expected_at(const struct core *core, uint32_t index);
 
-/* A peer has seen a higher term: ours rises above it (asks for CORE_OUT_PERSIST). */
+/* A peer has seen this term: ours rises above it if it is lower (asks for CORE_OUT_PERSIST). */
 void core_term_raise(struct core *core, uint32_t term, struct core_outputs *outputs);
 
 /* True when a node of this incarnation has mounted since this core began. */

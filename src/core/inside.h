@@ -4,6 +4,23 @@
 
 #include "core/state.h"
 
+/* A key with its hash, computed once. */
+struct key_hash {
+    struct bytes key;
+    uint64_t hash; /* hash_key(CORE_TENANT, key).low */
+};
+
+static inline struct key_hash core_key_hash(struct bytes key)
+{
+    return (struct key_hash){.key = key, .hash = hash_key(CORE_TENANT, key).low};
+}
+
+/* What a part counts for: its bytes rounded as an extent is, whatever its segment gave it. */
+static inline uint64_t core_part_bytes(const struct part *part)
+{
+    return space_round(part->length);
+}
+
 /* ---- objects.c: records, keys, parts ---- */
 
 /* A new record under this key, in the index, ABSENT still; 0: out of memory or above a bound.
@@ -27,6 +44,9 @@ uint32_t core_object_first(const struct core *core, struct bytes key, uint64_t h
 uint32_t core_object_next(struct object_cursor *cursor);
 uint32_t core_object_find(const struct core *core, struct bytes key, uint64_t hash,
                           enum object_state state);
+/* The version of this generation; of two records of it the one that is not CLOSING. */
+uint32_t core_object_find_gen(const struct core *core, struct bytes key, uint64_t hash,
+                              uint64_t gen);
 
 /* Its parts; set_parts copies.  One part of one replica costs no side record. */
 uint32_t core_part_count(const struct core *core, uint32_t number);
@@ -36,12 +56,12 @@ MUST_CHECK enum snow_status core_parts_set(struct core *core, uint32_t number,
 /* Adds one part to those of a RECOVERING object.  INVALID: it contradicts those. */
 MUST_CHECK enum snow_status core_part_add(struct core *core, uint32_t number,
                                           const struct part *part);
-/* Marks a part as gone from its node; its slot is the caller's business. */
 /* Moves the replicas outside mask to a record of their own, which is closed.  NO_MEMORY: nothing
  * changed. */
 MUST_CHECK enum snow_status core_parts_split(struct core *core, uint32_t number, uint16_t mask);
 /* Forgets that it has parts: they were given back. */
 void core_parts_drop(struct core *core, uint32_t number);
+/* Marks a part as gone from its node; its extent is the caller's business. */
 void core_part_clear(struct core *core, uint32_t number, uint32_t index);
 /* The part in this slot of this segment; false: none. */
 bool core_part_find(const struct core *core, uint32_t number, uint32_t segment, uint32_t slot,
@@ -52,7 +72,7 @@ enum access { ACCESS_NONE, ACCESS_SUSPECT, ACCESS_NOW };
 enum access core_object_access(const struct core *core, uint32_t number);
 enum access core_replica_access(const struct core *core, uint32_t number, uint8_t replica);
 uint32_t core_replica_count(const struct core *core, uint32_t number); /* whole ones, any access */
-uint64_t core_object_bytes(const struct core *core, uint32_t number);  /* of its extents */
+uint64_t core_object_bytes(const struct core *core, uint32_t number);  /* of its parts */
 
 /* ---- victims.c: what stands in which list ---- */
 
@@ -73,24 +93,37 @@ void core_apply_pin(struct core *core, uint32_t number, uint16_t pin_flags);
 /* ---- closing.c: forgetting ---- */
 
 void core_close(struct core *core, uint32_t number, enum close_reason reason);
-/* The item is answered when every reachable holder has acknowledged.  False: that is so already,
- * *status says how. */
-bool core_close_wait(struct core *core, uint32_t number, struct request *request, uint32_t item,
+/* An extent without an object (left of one, or never one): a record of its own holds it until its
+ * node has forgotten it. */
+void core_close_extent(struct core *core, const struct part *part, uint64_t gen);
+/* The item is answered when every reachable holder has acknowledged all versions of the key that
+ * are on their way out: now, if that is so already. */
+void core_close_wait(struct core *core, struct key_hash key, struct request *request, uint32_t item,
                      enum snow_status answer, uint32_t shortfall);
-uint64_t core_extent_give(struct core *core, const struct part *part, uint32_t number);
-void core_forget_part(struct core *core, const struct part *part, uint64_t gen);
+/* The waiter waits for this CLOSING object. */
+void core_await(struct core *core, uint32_t number, struct waiter *waiter);
+void core_closings_recheck(struct core *core); /* a holder went out of reach */
+/* Gives the extent of a part back to its segment.  One that is the object's no more (two
+ * inventories claimed it) is left alone. */
+void core_extent_give(struct core *core, const struct part *part, uint32_t number);
+void core_forget_slot(struct core *core, uint32_t segment_index, uint32_t slot, uint64_t gen);
 void core_part_closed(struct core *core, uint32_t number, uint32_t index);
+/* index UINT32_MAX: there was nothing to free. */
 void core_part_freed(struct core *core, uint32_t number, uint32_t index);
 void core_forget_reply(struct core *core, struct node *node, const struct wire_forget_rep *reply);
 void core_freed(struct core *core, struct node *node, const struct wire_freed_msg *message);
-bool core_object_is_closing(const struct core *core, uint32_t number);
-void core_closing_recheck(struct core *core, uint32_t number); /* a holder went out of reach */
 void core_forgets_flush(struct core *core);
 void core_closing_age(struct core *core);
-uint64_t
-core_closing_age_ns(const struct core *core); /* next time that changes what counts as coming */
+/* Next time that changes what counts as coming. */
+uint64_t core_closing_age_ns(const struct core *core);
 
 /* ---- request.c: items, answers, waiting ---- */
+
+/* Encoded bytes at most, so that a reply fits in a frame: of its own fields and lists, of a row
+ * without its bytes and lists, and of a place. */
+#define CORE_REPLY_BYTES 64u
+#define CORE_ROW_BYTES 40u
+#define CORE_PLACE_BYTES 49u
 
 struct request *core_request_open(struct core *core, const struct core_input *input,
                                   uint32_t session, uint32_t items);
@@ -123,19 +156,36 @@ void core_write_detach(struct core *core, uint32_t object, struct list *waiters)
 bool core_room_try(struct core *core, struct request *request, uint32_t item);
 struct write *core_write_of(const struct core *core, uint32_t object);
 
-/* ---- room.c: placement, eviction, the queue for room ---- */
+/* ---- place.c: where objects go ---- */
 
 /* Extents for an object: OK with parts; NO_SPACE: not now. */
-MUST_CHECK enum snow_status core_place(struct core *core, struct request *request, uint32_t item,
+MUST_CHECK enum snow_status core_place(struct core *core, struct request *request, uint32_t index,
                                        uint32_t owner, struct part *parts, uint32_t *count);
 void core_place_undo(struct core *core, const struct part *parts, uint32_t count);
-/* The item waits for room, or is answered why it can not. */
-void core_room_wait(struct core *core, struct request *request, uint32_t item);
-void core_room_leave(struct core *core, struct waiter *waiter);
-void core_room_serve(struct core *core);
-void core_room_ahead(struct core *core, struct segment *segment);
-const char *core_room_reason(struct core *core, uint64_t size);
+uint64_t core_place_bytes(const struct wire_put_item *item); /* of its extents, key included */
+/* True when one segment can not be expected to take that many bytes. */
+bool core_place_exceeds(const struct core *core, const struct segment *segment, uint64_t bytes);
+/* The segment that lacked room for the request's last item, or a new choice; NULL: none is open. */
+struct segment *core_place_lacking(struct core *core, struct request *request);
+/* Another one where room can be made; NULL: none. */
+struct segment *core_place_elsewhere(struct core *core, struct request *request, uint64_t bytes);
 bool core_segment_open(const struct core *core, const struct segment *segment);
+
+/* ---- room.c: eviction, the queue for room ---- */
+
+/* The item waits for room, or is answered why it can not. */
+void core_room_wait(struct core *core, struct request *request, uint32_t index);
+void core_room_leave(struct core *core, struct waiter *waiter);
+/* A session's open writes take less now: those that waited for that come back to the queue. */
+void core_room_return(struct core *core, struct session *session);
+void core_room_serve(struct core *core);
+/* After a grant: evicts until the reserve of its segments is free or coming. */
+void core_room_ahead(struct core *core, const struct part *parts, uint32_t count);
+uint64_t core_room_reserve(const struct core *core, const struct segment *segment);
+/* What is in the way, for people: told with NO_SPACE.  Lives until the outputs are reset. */
+const char *core_room_reason(struct core *core, const struct request *request, uint32_t index);
+/* Its open writes fill their share: some have to end before it gets that many bytes more. */
+bool core_session_is_full(const struct core *core, const struct session *session, uint64_t bytes);
 
 /* ---- read.c: look-ups, leases, what `continues` names ---- */
 
@@ -146,15 +196,26 @@ void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
 bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth);
 void core_read_free(struct core *core, struct read *read);
 uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes);
-void core_places_fill(struct core *core, uint32_t number, bool write, struct wire_place **places,
-                      uint32_t *count);
+/* Places of all parts of an open write, sealed for writing. */
+void core_grant_places(struct core *core, uint32_t number, struct wire_place **places,
+                       uint32_t *count);
+/* Ticks in which guards are counted. */
+static inline uint64_t core_guard_tick(const struct core *core, uint64_t at_ns)
+{
+    return (at_ns - core->start_ns) / CORE_GUARD_TICK_NS;
+}
 
 /* ---- remove.c, pin.c, query.c ---- */
 
 void core_remove(struct core *core, const struct core_input *input, uint32_t session);
 void core_remove_match(struct core *core, const struct core_input *input, uint32_t session);
-void core_remove_match_done(struct core *core, struct request *request, enum snow_status status);
+/* One of its closings is over.  removed: it is this removal's own. */
+void core_remove_match_done(struct core *core, struct request *request, bool removed,
+                            enum snow_status status);
+void *core_remove_match_reply(struct core *core, const struct request *request);
+void core_remove_match_expire(struct core *core, struct request *request); /* its deadline came */
 void core_jobs_run(struct core *core);
+bool core_jobs_can_run(const struct core *core); /* the next step has something to do */
 void core_pin(struct core *core, const struct core_input *input, uint32_t session);
 MUST_CHECK enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin,
                                          uint32_t pin_ms);
@@ -184,7 +245,10 @@ void core_expected_in(struct core *core, uint64_t incarnation);
 void core_drops_run(struct core *core); /* extents of DEAD nodes, in bounded steps */
 void core_inventory(struct core *core, const struct core_input *input, struct node *node);
 void core_inventories_done(struct core *core);
-/* A part is gone from its node (inventory, DEAD): the object loses that copy. */
+bool core_recovering_can_go(const struct core *core); /* core_inventories_done has more to do */
+/* A part is gone from its node (inventory, DEAD): the object loses that copy, its extent is free. */
 void core_copy_lost(struct core *core, uint32_t number, uint32_t index);
+/* The same, but the extent is another's already. */
+void core_part_lost(struct core *core, uint32_t number, uint32_t index);
 
 #endif

@@ -1,20 +1,21 @@
 /* Inventories: learning again from a node what it holds.
  *
  * Problem.  A restarted master knows nothing; a node that was away may have lost, kept, or never
- * seen what we think it
- *           holds; removed values must not come back (P5).
+ *           seen what we think it holds; removed values must not come back (P5).
  * Idea.     The node tells all its slots in order, on the connection that also carries
- * acknowledgements: order is truth.
- *           Known segment: each slot is compared.  Unknown segment: WRITTEN rows become objects
- *           once all their parts are in.
+ *           acknowledgements: order is truth.  Known segment: each slot is compared.  Unknown
+ *           segment: WRITTEN rows become objects once all their parts are in.
  * Rules, core's state against the row:
  *   CLOSING                       forget again
  *   WRITING    any row            the grant stands
  *   READABLE   WRITTEN            nothing
  *   READABLE   no row             that copy is lost
+ *   READABLE   another row        that copy is lost; the extent is held until the row is forgotten
  *   unknown    WRITTEN            adopted when complete, unless a younger complete version of the
- *   key is known
- *   unknown    WRITING            forget
+ *                                 key is known
+ *   unknown    another row        the extent is held until the row is forgotten
+ * A slot of an unknown segment that was told before (the message was repeated, or the node was away
+ * in between) is compared like one of a known segment.
  * Invariants.
  *   I1  Nothing of an unknown segment is given out before its inventory is complete.
  *   I2  When no inventory is awaited any more, what is still incomplete is forgotten.
@@ -50,10 +51,12 @@ static void recovering_remove(struct core *core, uint32_t number)
 
 /* ---- an unknown segment ---- */
 
-static bool row_is_whole(const struct wire_inventory_row *row)
+/* A part of an object that somebody completed: no generation that this core has yet to give. */
+static bool row_is_whole(const struct core *core, const struct wire_inventory_row *row)
 {
     if (row->state != WIRE_SLOT_WRITTEN || row->parts < 1 || row->parts > LIMIT_PARTS ||
         row->part >= row->parts || row->replica >= LIMIT_REPLICAS || row->gen == 0 ||
+        row->gen > WIRE_GEN(core->term, core->next_counter) || row->tenant != CORE_TENANT ||
         row->object_size > LIMIT_OBJECT_SIZE || row->object_offset > row->object_size ||
         row->length > row->object_size - row->object_offset)
         return false;
@@ -70,10 +73,17 @@ static uint32_t find_gen_under(const struct core *core, uint64_t hash, uint64_t 
 {
     struct index_cursor cursor;
     uint32_t number = index_first(core->index, hash, &cursor);
+    uint32_t closing = 0;
 
-    while (number != 0 && core_object(core, number)->gen != gen)
-        number = index_next(&cursor);
-    return number;
+    for (; number != 0; number = index_next(&cursor)) {
+        const struct object *object = core_object(core, number);
+
+        if (object->gen == gen && object->state != OBJECT_CLOSING)
+            return number;
+        if (object->gen == gen)
+            closing = number;
+    }
+    return closing;
 }
 
 /* The record of the row's version, under its key or still without one. */
@@ -81,7 +91,7 @@ static uint32_t find_version(const struct core *core, const struct wire_inventor
 {
     uint32_t number = find_gen_under(core, row->key_hash_low, row->gen);
 
-    return number != 0 ? number : find_gen_under(core, row->gen, row->gen);
+    return number != 0 ? number : find_gen_under(core, core_mix(row->gen), row->gen);
 }
 
 static struct part part_of(const struct segment *segment, const struct wire_inventory_row *row)
@@ -94,27 +104,6 @@ static struct part part_of(const struct segment *segment, const struct wire_inve
                          .slot = row->slot,
                          .length = row->length,
                          .object_offset = row->object_offset};
-}
-
-/* A record that only holds the extent until the node has forgotten it. */
-static void close_stray(struct core *core, struct segment *segment,
-                        const struct wire_inventory_row *row)
-{
-    struct part part = part_of(segment, row);
-    uint32_t number = core_object_create(core, bytes_of(NULL, 0), row->gen);
-
-    ASSERT(number != 0);
-    core_object(core, number)->gen = row->gen;
-    core_object(core, number)->size = row->length & ((UINT64_C(1) << 41) - 1);
-    part.replica = 0;
-    part.part = 0;
-    part.parts = 1;
-    part.object_offset = 0;
-    enum snow_status status = core_parts_set(core, number, &part, 1);
-
-    ASSERT(status == SNOW_OK);
-    space_set_owner(segment->space, row->slot, number);
-    core_close(core, number, CLOSE_STRAY);
 }
 
 static bool has_whole_replica(const struct core *core, uint32_t number)
@@ -149,17 +138,34 @@ static void settle_versions(struct core *core, uint32_t number, uint16_t row_fla
 static uint32_t new_version(struct core *core, const struct wire_inventory_row *row)
 {
     struct bytes key = row->part == 0 ? row->key : bytes_of(NULL, 0);
-    uint32_t number = core_object_create(core, key, key.size > 0 ? row->key_hash_low : row->gen);
+    uint32_t number = core_object_create(core, key, key.size > 0 ? row->key_hash_low : core_mix(row->gen));
 
     if (number == 0)
         return 0;
     struct object *object = core_object(core, number);
 
     object->gen = row->gen;
-    object->size = row->object_size & ((UINT64_C(1) << 41) - 1);
+    object->size = row->object_size & OBJECT_SIZE_MASK;
     object->state = OBJECT_RECOVERING;
     recovering_add(core, number);
     return number;
+}
+
+/* Adds a part to an object that can be read or is still incomplete. */
+static bool add_part(struct core *core, uint32_t number, const struct part *part)
+{
+    struct object *object = core_object(core, number);
+    bool readable = object->state == OBJECT_READABLE;
+    bool hard = (object->flags & OBJECT_HARD_PIN) != 0;
+    uint64_t before = core_object_bytes(core, number);
+
+    core_victim_leave(core, number); /* its first segment may be another one then */
+    bool added = core_part_add(core, number, part) == SNOW_OK;
+
+    if (readable)
+        core_victim_return(core, number);
+    core->hard_pinned_bytes += hard ? core_object_bytes(core, number) - before : 0;
+    return added;
 }
 
 /* Adds the part to its version; false: it does not fit, or the version is on its way out. */
@@ -178,16 +184,12 @@ static bool join_version(struct core *core, struct segment *segment,
     if ((object->state != OBJECT_RECOVERING && object->state != OBJECT_READABLE) ||
         object->size != row->object_size)
         return false;
+    if (row->part == 0 && object->key != 0 && !bytes_equal(core_object_key(core, number), row->key))
+        return false;
     if (row->part == 0 && object->key == 0 && core_object_name(core, number, row->key) != SNOW_OK)
         return false;
-    if (object->state == OBJECT_READABLE)
-        core_victim_leave(core, number);
-    bool added = core_part_add(core, number, &part) == SNOW_OK;
-
-    if (object->state == OBJECT_READABLE)
-        core_victim_return(core, number);
     *joined = number;
-    return added;
+    return add_part(core, number, &part);
 }
 
 /* A long key lies behind the bytes of part 0. */
@@ -199,15 +201,16 @@ static uint64_t claimed_bytes(const struct wire_inventory_row *row)
 static void adopt_row(struct core *core, struct segment *segment,
                       const struct wire_inventory_row *row)
 {
+    struct part part = part_of(segment, row);
     uint32_t number;
 
-    core_count(core, CORE_METRIC_inventory_rows, 1);
     if (space_claim(segment->space, row->slot, row->offset, claimed_bytes(row), 0) != SNOW_OK) {
         core_count(core, CORE_METRIC_inventory_conflicts, 1);
+        core_forget_slot(core, segment->index, row->slot, row->gen);
         return;
     }
-    if (!row_is_whole(row) || !join_version(core, segment, row, &number)) {
-        close_stray(core, segment, row);
+    if (!row_is_whole(core, row) || !join_version(core, segment, row, &number)) {
+        core_close_extent(core, &part, row->gen);
         return;
     }
     space_set_owner(segment->space, row->slot, number);
@@ -257,10 +260,12 @@ static void lose_overlaps(struct core *core, const struct overlaps *overlaps)
         core_count(core, CORE_METRIC_inventory_conflicts, 1);
         if (!core_part_find(core, owner, overlaps->segment, overlaps->slots[i], &index))
             continue;
+        core_forget_slot(core, overlaps->segment, overlaps->slots[i],
+                         core_object(core, owner)->gen);
         if (core_object(core, owner)->state == OBJECT_CLOSING)
             core_part_freed(core, owner, index);
         else
-            core_copy_lost(core, owner, index);
+            core_part_lost(core, owner, index);
     }
 }
 
@@ -277,54 +282,59 @@ static enum snow_status open_space(struct core *core, struct segment *segment)
     return SNOW_OK;
 }
 
-/* ---- a known segment ---- */
+/* ---- slots that are known ---- */
 
-static void forget_row(struct core *core, struct segment *segment,
-                       const struct wire_inventory_row *row)
+/* The copy in this slot is not what the object's readers are promised; what the node has there
+ * instead goes first. */
+static void replace_copy(struct core *core, uint32_t number, uint32_t index, uint64_t row_gen)
 {
-    struct part part = part_of(segment, row);
+    struct part part = core_part_at(core, number, index);
 
-    core_forget_part(core, &part, row->gen);
+    core_close_extent(core, &part, row_gen);
+    core_part_lost(core, number, index);
 }
 
+/* row NULL: FREE on the node. */
 static void compare_slot(struct core *core, struct segment *segment, uint32_t slot,
                          const struct wire_inventory_row *row)
 {
-    uint32_t number;
-    uint32_t index;
-
-    if (!space_is_used(segment->space, slot)) {
-        if (row != NULL)
-            forget_row(core, segment, row);
-        return;
-    }
-    number = space_owner(segment->space, slot);
+    uint32_t number = space_owner(segment->space, slot);
     const struct object *object = core_object(core, number);
+    bool same = row != NULL && row->gen == object->gen;
+    uint32_t index;
 
     if (!core_part_find(core, number, segment->index, slot, &index))
         return;
-    if (object->state == OBJECT_CLOSING) {
-        struct part part = core_part_at(core, number, index);
-
-        core_forget_part(core, &part, object->gen);
+    core_count(core, CORE_METRIC_inventory_conflicts, row != NULL && !same);
+    if (object->state == OBJECT_READABLE || object->state == OBJECT_RECOVERING) {
+        if (row == NULL)
+            core_copy_lost(core, number, index);
+        else if (!same || row->state != WIRE_SLOT_WRITTEN)
+            replace_copy(core, number, index, row->gen);
         return;
     }
-    if (row != NULL && row->gen != object->gen) {
-        core_count(core, CORE_METRIC_inventory_conflicts, 1);
-        forget_row(core, segment, row);
-    }
-    if (row != NULL && object->state == OBJECT_READABLE && row->state == WIRE_SLOT_CLOSED) {
-        core_close(core, number, CLOSE_STRAY); /* something may still be inside */
-        return;
-    }
-    bool held = row != NULL && row->gen == object->gen && row->state == WIRE_SLOT_WRITTEN;
-
-    if (object->state == OBJECT_READABLE && !held)
-        core_copy_lost(core, number, index);
+    /* WRITING: the grant stands; what lies in its place goes. */
+    if (row != NULL && !same)
+        core_forget_slot(core, segment->index, slot, row->gen);
+    if (object->state == OBJECT_CLOSING)
+        core_forget_slot(core, segment->index, slot, object->gen);
 }
 
-static void compare_rows(struct core *core, struct segment *segment,
-                         const struct wire_inventory_req *inventory)
+static void take_slot(struct core *core, struct segment *segment, uint32_t slot,
+                      const struct wire_inventory_row *row)
+{
+    if (space_is_used(segment->space, slot)) {
+        compare_slot(core, segment, slot, row);
+    } else if (row != NULL && space_is_recovering(segment->space)) {
+        adopt_row(core, segment, row);
+    } else if (row != NULL) {
+        core_count(core, CORE_METRIC_inventory_conflicts, 1);
+        core_forget_slot(core, segment->index, slot, row->gen);
+    }
+}
+
+static void take_rows(struct core *core, struct segment *segment,
+                      const struct wire_inventory_req *inventory)
 {
     uint32_t at = 0;
 
@@ -333,7 +343,7 @@ static void compare_rows(struct core *core, struct segment *segment,
 
         if (at < inventory->rows_count && inventory->rows[at].slot == slot)
             row = &inventory->rows[at++];
-        compare_slot(core, segment, slot, row);
+        take_slot(core, segment, slot, row);
     }
     core_count(core, CORE_METRIC_inventory_rows, inventory->rows_count);
 }
@@ -370,12 +380,7 @@ static enum snow_status take_inventory(struct core *core, struct node *node,
         return SNOW_STALE;
     if (!inventory_is_valid(segment, inventory))
         return SNOW_INVALID;
-    if (space_is_recovering(segment->space)) {
-        for (uint32_t i = 0; i < inventory->rows_count; i++)
-            adopt_row(core, segment, &inventory->rows[i]);
-    } else {
-        compare_rows(core, segment, inventory);
-    }
+    take_rows(core, segment, inventory);
     if (!inventory->last || segment->told)
         return SNOW_OK;
     if (space_is_recovering(segment->space) && open_space(core, segment) != SNOW_OK)
@@ -410,10 +415,15 @@ static bool inventory_under_way(const struct core *core)
     return core->missing > 0;
 }
 
+bool core_recovering_can_go(const struct core *core)
+{
+    return core->recovering != 0 && !inventory_under_way(core);
+}
+
 /* When nothing is awaited any more: incomplete versions go, a bounded number a step. */
 void core_inventories_done(struct core *core)
 {
-    if (core->recovering == 0 || inventory_under_way(core))
+    if (!core_recovering_can_go(core))
         return;
     for (uint32_t i = 0; i < LIMIT_STEP_OBJECTS && core->recovering != 0; i++) {
         uint32_t number = core->recovering;

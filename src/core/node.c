@@ -1,15 +1,15 @@
 /* Nodes: who gives memory, who is silent, who is gone.
  *
- *   (none) ─core_mount─► RECOVERING ─all inventories─► ALIVE ⇄ SUSPECT (silence, or its
- *   connection broke)
- *                            ▲                                    └─dead_after─► DEAD
- *                            ─core_mount─► RECOVERING
- *                            └──────── core_mount (same incarnation) ────┘
+ *   (none) ─core_mount─► RECOVERING ─all inventories─► ALIVE ⇄ SUSPECT (silence, or a broken
+ *                            ▲  ▲                                │      connection)
+ *                            │  └───────core_mount───────────────┤
+ *                            └──────────core_mount──── DEAD ◄────┘ dead_after
  *
  * Invariants.
  *   E1  Nothing is placed on a node that is not ALIVE and linked (P5).
  *   E2  A SUSPECT node loses nothing: its objects are hidden until it returns.
  *   E3  The extents of a DEAD node are dropped in bounded steps.
+ *   E4  A node that comes back with other segments has lost the old ones: they are dropped first.
  * A node that was DEAD and is dropped gives its place to the next new one; its number is never
  * used again.
  * Threads.  The core's own. */
@@ -31,7 +31,7 @@ struct node *core_node_at(struct core *core, uint64_t number)
 
 static struct node *find_incarnation(struct core *core, uint64_t incarnation)
 {
-    for (uint32_t i = 0; i < core->node_count; i++) {
+    for (uint32_t i = 0; i < core->node_count && incarnation != 0; i++) {
         if (core->nodes[i]->incarnation == incarnation)
             return core->nodes[i];
     }
@@ -45,13 +45,20 @@ bool core_knows_node(struct core *core, uint64_t incarnation)
 
 /* ---- what the state file lists ---- */
 
-static void expect(struct core *core, uint64_t incarnation)
+static bool is_expected(const struct core *core, uint64_t incarnation)
 {
     for (uint32_t i = 0; i < core->expected_count; i++) {
         if (core->expected[i].incarnation == incarnation)
-            return;
+            return true;
     }
-    ASSERT(core->expected_count < LIMIT_NODES);
+    return false;
+}
+
+static void expect(struct core *core, uint64_t incarnation)
+{
+    if (is_expected(core, incarnation))
+        return;
+    ASSERT(core->expected_count < LIMIT_NODES); /* core_mount has looked */
     core->missing_known[core->expected_count] = true;
     core->expected[core->expected_count++].incarnation = incarnation;
     core_output_add(core, CORE_OUT_PERSIST);
@@ -87,7 +94,10 @@ static void on_missing_end(struct wheel_timer *timer, void *owner)
 
     (void)timer;
     for (uint32_t i = core->expected_count; i-- > 0;) {
-        if (!core->missing_known[i])
+        const struct node *node = find_incarnation(core, core->expected[i].incarnation);
+
+        /* One that is here is judged by its own silence. */
+        if (!core->missing_known[i] && (node == NULL || node->state == NODE_DEAD))
             expect_no_more(core, core->expected[i].incarnation);
     }
 }
@@ -104,46 +114,21 @@ void core_expected_start(struct core *core, const struct core_start *start)
 
 /* ---- silence ---- */
 
-static uint32_t gather_closings(const struct core *core, uint32_t *closings)
+/* It gets no new objects, and readers do not see what it alone holds. */
+static void suspect(struct core *core, struct node *node)
 {
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < core->session_count; i++) {
-        if (core->sessions[i] == NULL)
-            continue;
-        list_each (&core->sessions[i]->requests, at, next_request) {
-            const struct request *request = list_entry(at, struct request, of_session);
-
-            list_each (&request->waiters, link, next) {
-                const struct waiter *waiter = list_entry(link, struct waiter, of_request);
-
-                if (waiter->closing != 0)
-                    closings[count++] = waiter->closing;
-            }
-        }
-    }
-    return count;
-}
-
-/* Removals that wait for this node alone are UNCERTAIN now.  (Bounded by LIMIT_WAITERS.) */
-static void recheck_closings(struct core *core)
-{
-    uint32_t *closings = core_out(core, core->waiters, sizeof(*closings));
-    uint32_t count = gather_closings(core, closings);
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (core_object_is_closing(core, closings[i]))
-            core_closing_recheck(core, closings[i]);
-    }
+    if (node->state != NODE_ALIVE && node->state != NODE_RECOVERING)
+        return;
+    node->state = NODE_SUSPECT;
+    core->room_changed = true; /* who waits for room there goes elsewhere */
 }
 
 void core_node_break(struct core *core, struct node *node)
 {
     node->linked = false;
-    if (node->state == NODE_ALIVE || node->state == NODE_RECOVERING)
-        node->state = NODE_SUSPECT;
     node->reports = 0;
-    recheck_closings(core);
+    suspect(core, node);
+    core_closings_recheck(core);
 }
 
 static void kill_node(struct core *core, struct node *node)
@@ -151,6 +136,7 @@ static void kill_node(struct core *core, struct node *node)
     node->state = NODE_DEAD;
     node->linked = false;
     node->inventory_due = false;
+    wheel_cancel(&core->wheel, &node->timer);
     for (uint32_t i = 0; i < node->segment_count; i++) {
         struct segment *segment = core->segments[node->first_segment + i];
 
@@ -163,7 +149,8 @@ static void kill_node(struct core *core, struct node *node)
         core->drops++;
     }
     expect_no_more(core, node->incarnation);
-    recheck_closings(core);
+    core->room_changed = true;
+    core_closings_recheck(core);
 }
 
 static void on_silence(struct wheel_timer *timer, void *owner)
@@ -176,8 +163,8 @@ static void on_silence(struct wheel_timer *timer, void *owner)
         kill_node(core, node);
         return;
     }
-    if (silent_ns >= core->options.suspect_after_ns && node->state == NODE_ALIVE)
-        node->state = NODE_SUSPECT;
+    if (silent_ns >= core->options.suspect_after_ns)
+        suspect(core, node);
     uint64_t next_ns = silent_ns >= core->options.suspect_after_ns ? core->options.dead_after_ns
                                                                    : core->options.suspect_after_ns;
 
@@ -188,10 +175,10 @@ static void hear(struct core *core, struct node *node)
 {
     node->heard_ns = core->now_ns;
     node->reports = 0;
-    if (node->state == NODE_SUSPECT && node->linked)
+    if (node->state == NODE_SUSPECT && node->linked) {
         node->state = node->inventory_due ? NODE_RECOVERING : NODE_ALIVE;
-    if (node->state == NODE_ALIVE)
         core->room_changed = true;
+    }
     wheel_arm(&core->wheel, &node->timer, core->now_ns + core->options.suspect_after_ns);
 }
 
@@ -203,7 +190,7 @@ void core_node_report(struct core *core, const struct wire_report_peer_msg *mess
     if (node == NULL || node->state != NODE_ALIVE)
         return;
     if (++node->reports >= 2)
-        node->state = NODE_SUSPECT;
+        suspect(core, node);
 }
 
 void core_heartbeat(struct core *core, const struct core_input *input)
@@ -241,9 +228,11 @@ static void copy_text(char *to, struct bytes text)
 
 static bool segment_is_valid(const struct wire_segment_info *info)
 {
-    return info->size > 0 && info->size % SPACE_ALIGN == 0 && info->ready == info->size &&
-           info->slot_count > 0 && info->slots_ready == info->slot_count &&
-           info->tier == WIRE_TIER_DRAM && info->name.size <= LIMIT_NAME_SIZE;
+    return info->size > 0 && info->size % SPACE_ALIGN == 0 && info->size <= LIMIT_SEGMENT_SIZE &&
+           info->ready == info->size && info->slot_count > 0 &&
+           info->slot_count <= info->size / SPACE_GRANULE &&
+           info->slots_ready == info->slot_count && info->tier == WIRE_TIER_DRAM &&
+           info->name.size <= LIMIT_NAME_SIZE;
 }
 
 static bool mount_is_valid(const struct wire_mount_req *mount)
@@ -259,39 +248,69 @@ static bool mount_is_valid(const struct wire_mount_req *mount)
     return true;
 }
 
-/* A place of the table: one whose node is DEAD and dropped and had as many segments, or a new one.
- * */
-static struct node *take_node(struct core *core, uint32_t segment_count)
+static bool is_dropped(const struct core *core, const struct node *node)
 {
-    for (uint32_t i = 0; i < core->node_count; i++) {
-        struct node *node = core->nodes[i];
-
-        if (node->state == NODE_DEAD && node->segment_count == segment_count &&
-            core->segments[node->first_segment]->space == NULL) {
-            node->number += LIMIT_NODES;
-            return node;
-        }
+    for (uint32_t i = 0; i < node->segment_count; i++) {
+        if (core->segments[node->first_segment + i]->space != NULL)
+            return false;
     }
+    return node->state == NODE_DEAD;
+}
+
+static struct node *add_node(struct core *core, uint32_t segment_count)
+{
+    struct node *node;
+
     if (core->node_count == LIMIT_NODES || core->segment_count + segment_count > LIMIT_SEGMENTS)
         return NULL;
-    struct node *node = calloc(1, sizeof(*node));
-
+    node = calloc(1, sizeof(*node));
     if (node == NULL)
         return NULL;
+    node->state = NODE_DEAD;
     node->first_segment = core->segment_count;
-    node->segment_count = segment_count;
     for (uint32_t i = 0; i < segment_count; i++) {
         struct segment *segment = calloc(1, sizeof(*segment));
 
-        ASSERT(segment != NULL);
+        if (segment == NULL) {
+            while (i-- > 0)
+                free(core->segments[--core->segment_count]);
+            free(node);
+            return NULL;
+        }
         segment->index = core->segment_count;
         segment->on_node = i;
         segment->node = core->node_count;
         core->segments[core->segment_count++] = segment;
     }
+    node->segment_count = segment_count;
     node->number = core->node_count + 1;
     core->nodes[core->node_count++] = node;
     return node;
+}
+
+/* A place of the table: one whose node is DEAD and dropped and had as many segments, or a new
+ * one. */
+static struct node *take_node(struct core *core, uint32_t segment_count)
+{
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        struct node *node = core->nodes[i];
+
+        if (node->segment_count == segment_count && is_dropped(core, node)) {
+            node->number += LIMIT_NODES;
+            return node;
+        }
+    }
+    return add_node(core, segment_count);
+}
+
+static void close_segments(struct core *core, struct node *node)
+{
+    for (uint32_t i = 0; i < node->segment_count; i++) {
+        struct segment *segment = core->segments[node->first_segment + i];
+
+        space_destroy(segment->space);
+        segment->space = NULL;
+    }
 }
 
 static enum snow_status open_segments(struct core *core, struct node *node,
@@ -302,8 +321,10 @@ static enum snow_status open_segments(struct core *core, struct node *node,
         const struct wire_segment_info *info = &mount->segments[i];
         enum snow_status status = space_create(info->size, info->slot_count, true, &segment->space);
 
-        if (status != SNOW_OK)
+        if (status != SNOW_OK) {
+            close_segments(core, node);
             return status;
+        }
         segment->incarnation = info->incarnation;
         segment->tier = info->tier;
         copy_text(segment->name, info->name);
@@ -319,10 +340,9 @@ static bool same_segments(const struct core *core, const struct node *node,
     for (uint32_t i = 0; i < node->segment_count; i++) {
         const struct segment *segment = core->segments[node->first_segment + i];
 
-        if (segment->incarnation != mount->segments[i].incarnation ||
-            (segment->space != NULL &&
-             (space_size(segment->space) != mount->segments[i].size ||
-              space_slot_count(segment->space) != mount->segments[i].slot_count)))
+        if (segment->space == NULL || segment->incarnation != mount->segments[i].incarnation ||
+            space_size(segment->space) != mount->segments[i].size ||
+            space_slot_count(segment->space) != mount->segments[i].slot_count)
             return false;
     }
     return true;
@@ -339,6 +359,7 @@ static struct hash128 make_secret(const struct core *core, const struct node *no
     return secret;
 }
 
+/* The node of a mount, its segments open. */
 static enum snow_status find_or_take(struct core *core, const struct wire_mount_req *mount,
                                      struct node **found)
 {
@@ -346,17 +367,26 @@ static enum snow_status find_or_take(struct core *core, const struct wire_mount_
 
     if (!mount_is_valid(mount))
         return SNOW_INVALID;
-    if (node != NULL && !same_segments(core, node, mount))
-        return SNOW_INVALID;
-    if (node != NULL && core->segments[node->first_segment + node->segment_count - 1]->dropping)
+    if (node != NULL && node->state != NODE_DEAD) {
+        *found = node;
+        if (same_segments(core, node, mount))
+            return SNOW_OK;
+        kill_node(core, node);
+    }
+    if (node != NULL && !is_dropped(core, node))
         return SNOW_BUSY; /* its extents are still being dropped */
+    if (core->expected_count == LIMIT_NODES && !is_expected(core, mount->incarnation))
+        return SNOW_LIMIT;
+    if (node != NULL && node->segment_count != mount->segments_count) {
+        node->incarnation = 0; /* its place is for others */
+        node = NULL;
+    }
     if (node == NULL)
         node = take_node(core, mount->segments_count);
     if (node == NULL)
         return SNOW_LIMIT;
     *found = node;
-    return core->segments[node->first_segment]->space == NULL ? open_segments(core, node, mount)
-                                                              : SNOW_OK;
+    return open_segments(core, node, mount);
 }
 
 void core_mount(struct core *core, const struct core_input *input)
@@ -402,13 +432,19 @@ void core_mount(struct core *core, const struct core_input *input)
 
 void core_copy_lost(struct core *core, uint32_t number, uint32_t index)
 {
-    struct object *object = core_object(core, number);
     struct part part = core_part_at(core, number, index);
+
+    core_extent_give(core, &part, number);
+    core_part_lost(core, number, index);
+}
+
+void core_part_lost(struct core *core, uint32_t number, uint32_t index)
+{
+    struct object *object = core_object(core, number);
     bool hard = (object->flags & OBJECT_HARD_PIN) != 0;
 
     core_victim_leave(core, number);
     core->hard_pinned_bytes -= hard ? core_object_bytes(core, number) : 0;
-    core_extent_give(core, &part, number);
     core_part_clear(core, number, index);
     core->hard_pinned_bytes += hard ? core_object_bytes(core, number) : 0;
     core_count(core, CORE_METRIC_lost_copies, 1);
@@ -425,6 +461,7 @@ void core_copy_lost(struct core *core, uint32_t number, uint32_t index)
     if (core_replica_count(core, number) > 0) {
         core_victim_return(core, number);
     } else if (object->state == OBJECT_WRITING) {
+        core_count(core, CORE_METRIC_puts_expired, 1);
         core_write_fail(core, number);
     } else if (object->state == OBJECT_READABLE) {
         core_count(core, CORE_METRIC_lost_objects, 1);
@@ -448,12 +485,18 @@ static void drop_slot(struct core *core, struct segment *segment, uint32_t slot)
 static void drop_step(struct core *core, struct segment *segment)
 {
     uint32_t count = space_slot_count(segment->space);
+    uint32_t dropped = 0;
 
     for (uint32_t i = 0; i < DROP_SLOTS && segment->drop_cursor < count; i++) {
-        uint32_t slot = segment->drop_cursor++;
+        uint32_t slot = segment->drop_cursor;
 
-        if (space_is_used(segment->space, slot))
+        if (dropped == LIMIT_STEP_OBJECTS)
+            return;
+        segment->drop_cursor++;
+        if (space_is_used(segment->space, slot)) {
             drop_slot(core, segment, slot);
+            dropped++;
+        }
     }
     if (segment->drop_cursor < count)
         return;
@@ -466,7 +509,9 @@ static void drop_step(struct core *core, struct segment *segment)
 void core_drops_run(struct core *core)
 {
     for (uint32_t i = 0; i < core->segment_count && core->drops > 0; i++) {
-        if (core->segments[i]->dropping)
+        if (core->segments[i]->dropping) {
             drop_step(core, core->segments[i]);
+            return; /* one segment a step */
+        }
     }
 }

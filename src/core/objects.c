@@ -1,11 +1,9 @@
 /* Records of objects: keys, the index, and the extents that hold their parts.
  *
  * Problem.  Millions of objects of one extent, few of many; a key may stand for a readable value,
- * its replacement
- *           being written, and older ones being forgotten, all at once.
+ *           its replacement being written, and older ones being forgotten, all at once.
  * Idea.     One record an object of one version; the index leads to all records of a key.  One
- * extent costs nothing
- *           beside the record; more are a side record.
+ *           extent costs nothing beside the record; more are a side record.
  * Invariants.
  *   O1  At most one record of a key is READABLE.
  *   O2  The owner of each used extent is the record that lists it among its parts.
@@ -46,7 +44,7 @@ uint64_t core_object_hash(const struct core *core, uint32_t number)
 
     /* A record without a key is found by its generation. */
     if (object->key == 0)
-        return object->gen;
+        return core_mix(object->gen);
     return hash_key(CORE_TENANT, keys_at(core->keys, object->key)).low;
 }
 
@@ -83,7 +81,7 @@ enum snow_status core_object_name(struct core *core, uint32_t number, struct byt
         keys_give(core->keys, reference);
         return status;
     }
-    index_remove(core->index, object->gen, number);
+    index_remove(core->index, core_mix(object->gen), number);
     object->key = reference;
     return SNOW_OK;
 }
@@ -129,6 +127,24 @@ uint32_t core_object_find(const struct core *core, struct bytes key, uint64_t ha
     while (number != 0 && core_object(core, number)->state != state)
         number = core_object_next(&cursor);
     return number;
+}
+
+uint32_t core_object_find_gen(const struct core *core, struct bytes key, uint64_t hash,
+                              uint64_t gen)
+{
+    struct object_cursor cursor;
+    uint32_t number = core_object_first(core, key, hash, &cursor);
+    uint32_t closing = 0;
+
+    for (; number != 0; number = core_object_next(&cursor)) {
+        const struct object *object = core_object(core, number);
+
+        if (object->gen == gen && object->state != OBJECT_CLOSING)
+            return number;
+        if (object->gen == gen)
+            closing = number;
+    }
+    return closing;
 }
 
 /* ---- parts ---- */
@@ -217,23 +233,39 @@ enum snow_status core_parts_set(struct core *core, uint32_t number, const struct
     return SNOW_OK;
 }
 
+/* True when `after` may follow `before` in one replica: numbers apart, or bytes that meet. */
+static bool tiles(const struct part *before, const struct part *after)
+{
+    return before->part + 1 != after->part ||
+           before->object_offset + before->length == after->object_offset;
+}
+
 enum snow_status core_part_add(struct core *core, uint32_t number, const struct part *part)
 {
     struct part all[LIMIT_PARTS * LIMIT_REPLICAS];
-    uint32_t count = core_part_count(core, number);
+    uint32_t known = core_part_count(core, number);
+    uint64_t size = core_object(core, number)->size;
+    uint32_t count = 0;
     uint32_t at = 0;
 
+    if ((part->part == 0 && part->object_offset != 0) ||
+        (part->part + 1 == part->parts && part->object_offset + part->length != size))
+        return SNOW_INVALID;
+    for (uint32_t i = 0; i < known; i++) {
+        struct part other = core_part_at(core, number, i);
+        bool same = other.replica == part->replica;
+
+        if (!other.present)
+            continue; /* lost: it makes room for its like */
+        if (same && (other.part == part->part || other.parts != part->parts ||
+                     !(other.part < part->part ? tiles(&other, part) : tiles(part, &other))))
+            return SNOW_INVALID;
+        all[count++] = other;
+        if (other.replica < part->replica || (same && other.part < part->part))
+            at = count;
+    }
     if (count == LIMIT_PARTS * LIMIT_REPLICAS)
         return SNOW_INVALID;
-    for (uint32_t i = 0; i < count; i++) {
-        all[i] = core_part_at(core, number, i);
-        bool same_replica = all[i].replica == part->replica;
-
-        if (same_replica && (all[i].part == part->part || all[i].parts != part->parts))
-            return SNOW_INVALID;
-        if (all[i].replica < part->replica || (same_replica && all[i].part < part->part))
-            at = i + 1;
-    }
     memmove(&all[at + 1], &all[at], (count - at) * sizeof(all[0]));
     all[at] = *part;
     return core_parts_set(core, number, all, count + 1);
@@ -342,12 +374,8 @@ uint64_t core_object_bytes(const struct core *core, uint32_t number)
 
     for (uint32_t i = 0; i < count; i++) {
         struct part part = core_part_at(core, number, i);
-        const struct segment *segment = core->segments[part.segment];
 
-        if (part.present && segment->space != NULL && !space_is_recovering(segment->space))
-            bytes += space_capacity(segment->space, part.slot);
-        else if (part.present)
-            bytes += space_round(part.length);
+        bytes += part.present ? core_part_bytes(&part) : 0;
     }
     return bytes;
 }
@@ -364,12 +392,13 @@ enum snow_status core_parts_split(struct core *core, uint32_t number, uint16_t m
     uint32_t count = core_part_count(core, number);
     uint32_t kept_count = 0;
     uint32_t gone_count = 0;
-    uint64_t gen = core_object(core, number)->gen;
-    uint32_t other = core_object_create(core, bytes_of(NULL, 0), gen);
+    /* Under the same key: a remove waits for these copies too. */
+    uint32_t other = core_object_create(core, core_object_key(core, number),
+                                        core_object_hash(core, number));
 
     if (other == 0)
         return SNOW_NO_MEMORY;
-    core_object(core, other)->gen = gen;
+    core_object(core, other)->gen = core_object(core, number)->gen;
     core_object(core, other)->size = core_object(core, number)->size;
     for (uint32_t i = 0; i < count; i++) {
         struct part part = core_part_at(core, number, i);
@@ -385,8 +414,10 @@ enum snow_status core_parts_split(struct core *core, uint32_t number, uint16_t m
         core_object_free(core, other);
         return SNOW_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < gone_count; i++)
-        space_set_owner(core->segments[gone[i].segment]->space, gone[i].slot, other);
+    for (uint32_t i = 0; i < gone_count; i++) {
+        if (gone[i].present)
+            space_set_owner(core->segments[gone[i].segment]->space, gone[i].slot, other);
+    }
     core_close(core, other, CLOSE_STRAY);
     return SNOW_OK;
 }

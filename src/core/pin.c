@@ -9,7 +9,7 @@
 static struct pin *find_pin(const struct core *core, uint32_t number, uint32_t *index)
 {
     struct index_cursor cursor;
-    uint32_t at = index_first(core->pins, number, &cursor);
+    uint32_t at = index_first(core->pins, core_mix(number), &cursor);
 
     for (; at != 0; at = index_next(&cursor)) {
         struct pin *pin = pool_at(&core->pin_pool, at);
@@ -30,7 +30,7 @@ static void drop_timer(struct core *core, uint32_t number)
     if (pin == NULL)
         return;
     wheel_cancel(&core->wheel, &pin->timer);
-    index_remove(core->pins, number, index);
+    index_remove(core->pins, core_mix(number), index);
     pool_give(&core->pin_pool, index);
 }
 
@@ -55,22 +55,26 @@ void core_pin_forget(struct core *core, uint32_t number)
     core_victim_leave(core, number);
 }
 
+/* The pin's timer, its own or a new one. */
 static enum snow_status arm_timer(struct core *core, uint32_t number, uint32_t pin_ms)
 {
     uint32_t index;
-    enum snow_status status = pool_take(&core->pin_pool, &index);
+    struct pin *pin = find_pin(core, number, &index);
 
-    if (status != SNOW_OK)
-        return status;
-    struct pin *pin = pool_at(&core->pin_pool, index);
+    if (pin == NULL) {
+        enum snow_status status = pool_take(&core->pin_pool, &index);
 
-    status = index_insert(core->pins, number, index);
-    if (status != SNOW_OK) {
-        pool_give(&core->pin_pool, index);
-        return status;
+        if (status != SNOW_OK)
+            return status;
+        pin = pool_at(&core->pin_pool, index);
+        status = index_insert(core->pins, core_mix(number), index);
+        if (status != SNOW_OK) {
+            pool_give(&core->pin_pool, index);
+            return status;
+        }
+        pin->object = number;
+        pin->timer.on_event = on_pin_end;
     }
-    pin->object = number;
-    pin->timer.on_event = on_pin_end;
     wheel_arm(&core->wheel, &pin->timer, core->now_ns + pin_ms * NS_PER_MS);
     return SNOW_OK;
 }
@@ -84,12 +88,13 @@ enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin, u
     if (pin == WIRE_PIN_HARD && !was_hard &&
         core->hard_pinned_bytes + bytes > core->pool_bytes / 100 * core->options.hard_pin_percent)
         return SNOW_LIMIT;
-    drop_timer(core, number);
     if (pin == WIRE_PIN_SOFT && pin_ms > 0) {
         enum snow_status status = arm_timer(core, number, pin_ms);
 
         if (status != SNOW_OK)
             return status;
+    } else {
+        drop_timer(core, number);
     }
     core_apply_pin(core, number,
                    pin == WIRE_PIN_SOFT   ? OBJECT_SOFT_PIN
@@ -101,6 +106,7 @@ enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin, u
 static enum snow_status pin_item(struct core *core, const struct wire_pin_req *message,
                                  struct bytes key)
 {
+    enum snow_status status;
     uint32_t number;
 
     if (key.size == 0 || key.size > LIMIT_KEY_SIZE || message->pin > WIRE_PIN_HARD)
@@ -108,7 +114,9 @@ static enum snow_status pin_item(struct core *core, const struct wire_pin_req *m
     number = core_object_find(core, key, hash_key(CORE_TENANT, key).low, OBJECT_READABLE);
     if (number == 0)
         return core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
-    return core_pin_set(core, number, message->pin, message->pin_ms);
+    status = core_pin_set(core, number, message->pin, message->pin_ms);
+    core_count(core, CORE_METRIC_pins_refused, status == SNOW_LIMIT);
+    return status;
 }
 
 void core_pin(struct core *core, const struct core_input *input, uint32_t session)

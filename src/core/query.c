@@ -9,13 +9,16 @@ static uint32_t listed_flags(const struct object *object)
            (object->leases > 0 ? WIRE_FOUND_LEASED : 0);
 }
 
+#define PAGE_OBJECTS (16 * LIMIT_STEP_OBJECTS)
+
 /* The cursor is the number of the next record to look at: a page looks at a bounded number of
- * them. */
+ * them, and may be empty before the end. */
 void core_list(struct core *core, const struct core_input *input)
 {
     const struct wire_list_req *list = input->message;
     struct wire_list_rep *reply = core_out(core, 1, sizeof(*reply));
-    uint32_t limit = list->limit < LIMIT_LIST_ROWS ? list->limit : LIMIT_LIST_ROWS;
+    uint32_t limit = list->limit > 0 && list->limit < LIMIT_LIST_ROWS ? list->limit
+                                                                      : LIMIT_LIST_ROWS;
     uint64_t number = list->cursor == 0 ? 1 : list->cursor;
     uint32_t looked = 0;
 
@@ -23,7 +26,7 @@ void core_list(struct core *core, const struct core_input *input)
     for (; number < core->objects.fresh && reply->items_count < limit; number++) {
         const struct object *object = core_object(core, (uint32_t)number);
 
-        if (++looked > 64 * LIMIT_STEP_OBJECTS)
+        if (++looked > PAGE_OBJECTS)
             break;
         if (object->state != OBJECT_READABLE)
             continue;
@@ -76,7 +79,7 @@ static void fill_node(const struct core *core, const struct node *node, struct w
         info->size += space_size(segment->space);
         if (!space_is_recovering(segment->space))
             info->used += space_size(segment->space) - space_free_bytes(segment->space);
-        info->closing += segment->coming_bytes;
+        info->closing += segment->closing_bytes;
     }
 }
 

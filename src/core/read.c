@@ -2,12 +2,10 @@
  * names.
  *
  * Problem.  Between learning a place and reading it, eviction may come; and the objects of one
- * prompt are a chain
- *           whose end must go before its beginning.
+ *           prompt are a chain whose end must go before its beginning.
  * Idea.     One record a read: {operation of the session, objects with their generations}.  While
- * its lease runs its
- *           objects are in no victim list.  Afterwards a put that continues the read finds the
- *           chain in it.
+ *           its lease runs its objects are in no victim list.  Afterwards a put that continues the
+ *           read finds the chain in it.
  * Invariants.
  *   L1  A lease ends by its expiry, its return, its session's end, or when pressure breaks it
  *       (counted).
@@ -22,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEASE_BYTES_PER_S (100 * UINT64_C(1000000))
+#define LEASE_NS_PER_BYTE 10u /* 100 MB/s */
 
 /* ---- reads ---- */
 
@@ -79,6 +77,7 @@ void core_read_free(struct core *core, struct read *read)
     core->sessions[read->session]->read_count--;
     core->read_entries -= read->count;
     list_remove(&read->of_session);
+    list_remove(&read->of_core);
     free(read->entries);
     free(read);
 }
@@ -125,9 +124,9 @@ static struct read *open_read(struct core *core, uint32_t session, uint64_t oper
     read->session = session;
     read->kind = (uint8_t)kind;
     read->sorted = true;
-    read->since_ns = core->now_ns;
     read->timer.on_event = on_lease_end;
     list_push(&owner->reads, &read->of_session);
+    list_push(&core->reads, &read->of_core);
     owner->read_count++;
     return read;
 }
@@ -142,16 +141,17 @@ static bool is_repeated(const struct read *read, uint32_t position, uint32_t cou
     return false;
 }
 
-/* Room for count more entries, within the bounds; false: the read goes on without. */
+/* Room for count more entries, within the bounds: the oldest reads of all sessions make it.  False:
+ * the read goes on without. */
 static bool reserve_entries(struct core *core, struct read *read, uint32_t count)
 {
-    struct session *owner = core->sessions[read->session];
+    while (core->read_entries + count > LIMIT_READ_ENTRIES) {
+        struct read *oldest = list_entry(list_first(&core->reads), struct read, of_core);
 
-    while (core->read_entries + count > LIMIT_READ_ENTRIES &&
-           list_first(&owner->reads) != &read->of_session)
-        drop_oldest(core, owner);
-    if (core->read_entries + count > LIMIT_READ_ENTRIES)
-        return false;
+        if (oldest == read)
+            return false;
+        core_read_free(core, oldest);
+    }
     if (read->count + count > read->capacity) {
         struct read_entry *grown = realloc(read->entries, (read->count + count) * sizeof(*grown));
 
@@ -187,7 +187,7 @@ static uint32_t take_lease(struct core *core, struct read *read, uint32_t first)
     read->bytes += bytes;
     session->leased_bytes += bytes;
     core->leased_bytes += bytes;
-    uint64_t lease_ns = core->options.lease_min_ns + read->bytes * NS_PER_S / LEASE_BYTES_PER_S;
+    uint64_t lease_ns = core->options.lease_min_ns + read->bytes * LEASE_NS_PER_BYTE;
 
     if (lease_ns > core->options.lease_max_ns)
         lease_ns = core->options.lease_max_ns;
@@ -241,27 +241,61 @@ static void fill_place(const struct core *core, const struct object *object, uin
     }
 }
 
-/* write: places of all its parts, sealed for writing.  Else: of whole replicas, reachable ones
- * first. */
-void core_places_fill(struct core *core, uint32_t number, bool write, struct wire_place **places,
-                      uint32_t *count)
+/* Bits of the replicas with exactly this access. */
+static uint16_t replicas_with(const struct core *core, uint32_t number, enum access access)
+{
+    uint16_t mask = 0;
+
+    for (uint8_t replica = 0; replica < LIMIT_REPLICAS; replica++) {
+        if (core_replica_access(core, number, replica) == access)
+            mask = (uint16_t)(mask | 1u << replica);
+    }
+    return mask;
+}
+
+static uint32_t fill_replicas(const struct core *core, uint32_t number, uint16_t mask, bool write,
+                              struct wire_place *list)
 {
     const struct object *object = core_object(core, number);
     uint32_t part_count = core_part_count(core, number);
-    struct wire_place *list = core_out(core, part_count, sizeof(*list));
-    enum access lowest = write ? ACCESS_NONE : ACCESS_SUSPECT;
     uint32_t at = 0;
 
-    for (int access = ACCESS_NOW; access >= (int)lowest; access--) {
-        for (uint32_t i = 0; i < part_count; i++) {
-            struct part part = core_part_at(core, number, i);
+    for (uint32_t i = 0; i < part_count; i++) {
+        struct part part = core_part_at(core, number, i);
 
-            if (part.present && (int)core_replica_access(core, number, part.replica) == access)
-                fill_place(core, object, number, &part, write, &list[at++]);
-        }
+        if (part.present && (mask >> part.replica & 1))
+            fill_place(core, object, number, &part, write, &list[at++]);
     }
-    *places = list;
-    *count = at;
+    return at;
+}
+
+void core_grant_places(struct core *core, uint32_t number, struct wire_place **places,
+                       uint32_t *count)
+{
+    *places = core_out(core, core_part_count(core, number), sizeof(**places));
+    *count = fill_replicas(core, number, UINT16_MAX, true, *places);
+}
+
+/* Places of whole replicas, reachable ones first; of one replica only when the reply has no room
+ * for more than max. */
+static void read_places(struct core *core, uint32_t number, uint32_t max, struct wire_found *found)
+{
+    uint16_t alive = 1; /* it is told of only when one is */
+    uint16_t suspect = 0;
+
+    found->places = core_out(core, core_part_count(core, number), sizeof(*found->places));
+    if (core_object(core, number)->flags & OBJECT_SPREAD) {
+        alive = replicas_with(core, number, ACCESS_NOW);
+        suspect = replicas_with(core, number, ACCESS_SUSPECT);
+    }
+    if (core_part_count(core, number) > max) {
+        alive = (uint16_t)(alive & -alive);
+        suspect = 0;
+    }
+    found->places_count = fill_replicas(core, number, alive, false, found->places);
+    if (suspect != 0)
+        found->places_count += fill_replicas(core, number, suspect, false,
+                                             &found->places[found->places_count]);
 }
 
 /* ---- look-ups ---- */
@@ -300,15 +334,31 @@ static uint32_t readable_for(struct core *core, struct bytes key, uint64_t hash,
 
 static void guard_object(struct core *core, struct object *object, uint32_t guard_ms)
 {
-    uint64_t until = (core->now_ns + guard_ms * NS_PER_MS) / CORE_GUARD_TICK_NS + 1;
+    uint64_t until = core_guard_tick(core, core->now_ns + guard_ms * NS_PER_MS) + 1;
 
+    if (until > UINT32_MAX)
+        until = UINT32_MAX;
     if (until > object->guard)
         object->guard = (uint32_t)until;
 }
 
+/* Places that a reply may hold beyond one replica of each key. */
+static uint32_t spare_places(uint32_t keys_count)
+{
+    uint32_t needed = CORE_REPLY_BYTES +
+                      keys_count * (CORE_ROW_BYTES + LIMIT_PARTS * CORE_PLACE_BYTES);
+
+    return needed < LIMIT_BODY_SIZE ? (LIMIT_BODY_SIZE - needed) / CORE_PLACE_BYTES : 0;
+}
+
+_Static_assert(CORE_REPLY_BYTES + LIMIT_BATCH_ITEMS * (CORE_ROW_BYTES +
+                                                       LIMIT_PARTS * CORE_PLACE_BYTES) <=
+                   LIMIT_BODY_SIZE,
+               "one replica of every key of a batch fits in a reply");
+
 /* Answers one key; returns its object, or 0. */
 static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup, uint32_t index,
-                        uint64_t hash, struct wire_found *found)
+                        uint64_t hash, uint32_t *spare, struct wire_found *found)
 {
     enum snow_status status;
     uint32_t number = readable_for(core, lookup->keys[index].key, hash, lookup->flags, &status);
@@ -323,12 +373,23 @@ static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
     found->gen = object->gen;
     found->size = object->size;
     found->flags = found_flags(object);
-    if (lookup->flags & WIRE_LOOKUP_PLACES)
-        core_places_fill(core, number, false, &found->places, &found->places_count);
+    if (lookup->flags & WIRE_LOOKUP_PLACES) {
+        read_places(core, number, LIMIT_PARTS + *spare, found);
+        if (found->places_count > LIMIT_PARTS)
+            *spare -= found->places_count - LIMIT_PARTS;
+    }
     if (lookup->flags & WIRE_LOOKUP_GUARD)
         guard_object(core, object, lookup->guard_ms);
     core_count(core, CORE_METRIC_keys_found, 1);
     return number;
+}
+
+/* The lease of a read that is asked again. */
+static uint32_t lease_left_ms(const struct core *core, const struct read *read)
+{
+    if (!wheel_is_armed(&read->timer) || read->timer.at_ns <= core->now_ns)
+        return 0;
+    return (uint32_t)((read->timer.at_ns - core->now_ns) / NS_PER_MS);
 }
 
 /* Remembers what was found; leases it if asked.  Returns the lease's milliseconds. */
@@ -340,7 +401,7 @@ static uint32_t remember(struct core *core, const struct wire_lookup_req *lookup
     bool further = read != NULL;
 
     if (further && is_repeated(read, lookup->position, lookup->keys_count))
-        return 0;
+        return lease_left_ms(core, read);
     if (read == NULL)
         read = open_read(core, session, lookup->operation, kind);
     if (read == NULL || !reserve_entries(core, read, lookup->keys_count))
@@ -381,6 +442,7 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
     struct wire_lookup_rep *reply = core_out(core, 1, sizeof(*reply));
     uint32_t *numbers = core_out(core, lookup->keys_count, sizeof(*numbers));
     uint64_t *hashes = core_out(core, lookup->keys_count, sizeof(*hashes));
+    uint32_t spare = spare_places(lookup->keys_count);
 
     reply->items = core_out(core, lookup->keys_count, sizeof(*reply->items));
     reply->items_count = lookup->keys_count;
@@ -389,7 +451,7 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
         index_prefetch(core->index, hashes[i]);
     }
     for (uint32_t i = 0; i < lookup->keys_count; i++)
-        numbers[i] = look_up(core, lookup, i, hashes[i], &reply->items[i]);
+        numbers[i] = look_up(core, lookup, i, hashes[i], &spare, &reply->items[i]);
     core_count(core, CORE_METRIC_keys_looked_up, lookup->keys_count);
     touch_found(core, lookup, numbers);
     if (lookup->operation != 0)

@@ -1,11 +1,9 @@
 /* Requests under way: which items are answered, which wait, and how answers leave.
  *
  * Problem.  Items of one batch end at different times: at once, when room comes, when another
- * writer ends, when holders
- *           acknowledge.
- * Idea.     Every item is answered once.  Answers of a step gather per request and leave as one
- * reply frame at its end;
- *           the one that answers the last item is marked.
+ *           writer ends, when holders acknowledge.
+ * Idea.     Every item is answered once.  Answers of a step gather per request and leave at its
+ *           end, in as few reply frames as hold them; the one with the last item is marked.
  * Invariants.
  *   Q1  request->open = items not answered.
  *   Q2  A waiter belongs to exactly one unanswered item and stands in one queue.
@@ -83,23 +81,15 @@ static uint64_t token_hash(uint64_t token)
     return token * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static void on_time_out(struct wheel_timer *timer, void *owner)
+/* The wait time of a put is over: who waits for room is told what is in the way, who waits for a
+ * writer that it still writes. */
+static void end_put_waits(struct core *core, struct request *request)
 {
-    struct core *core = owner;
-    struct request *request = list_entry(timer, struct request, timer);
     struct list_link *link;
 
-    /* The wait time is over: who waits for room is told what is in the way, who waits for a writer
-     * that it still
-     * writes.  Those that wait for a holder's acknowledgement go on to the deadline, which ends
-     * the request. */
-    list_each (&request->waiters, at, next) {
-        struct waiter *waiter = list_entry(at, struct waiter, of_request);
+    while ((link = list_first(&request->waiters)) != NULL) {
+        struct waiter *waiter = list_entry(link, struct waiter, of_request);
         uint32_t item = waiter->item;
-
-        if (request->type != WIRE_put_start)
-            continue;
-        const struct wire_put_start_req *put = request->message;
         bool on_room = waiter->on_room;
 
         core_waiter_end(core, waiter);
@@ -107,20 +97,46 @@ static void on_time_out(struct wheel_timer *timer, void *owner)
             core_answer_grant(core, request, item, on_room ? SNOW_NO_SPACE : SNOW_IN_PROGRESS);
 
         if (on_room) {
-            grant->reason = bytes_of_string(core_room_reason(core, put->items[item].size));
+            grant->reason = bytes_of_string(core_room_reason(core, request, item));
             core_count(core, CORE_METRIC_puts_refused_space, 1);
         }
     }
-    if (core->now_ns < request->deadline_ns)
+}
+
+/* The deadline, or the end of a put's wait time. */
+static void on_time_out(struct wheel_timer *timer, void *owner)
+{
+    struct core *core = owner;
+    struct request *request = list_entry(timer, struct request, timer);
+    struct list_link *link;
+
+    if (request->type == WIRE_put_start) {
+        end_put_waits(core, request);
         return;
+    }
+    if (request->type == WIRE_remove_match) {
+        core_remove_match_expire(core, request);
+        return;
+    }
     while ((link = list_first(&request->waiters)) != NULL) {
         struct waiter *waiter = list_entry(link, struct waiter, of_request);
         uint32_t item = waiter->item;
+        uint32_t shortfall = waiter->shortfall;
 
         core_waiter_end(core, waiter);
-        if (request->type != WIRE_remove_match)
-            core_answer_status(core, request, item, SNOW_UNCERTAIN, 1, 0);
+        core_answer_status(core, request, item, SNOW_UNCERTAIN, shortfall + 1, 0);
     }
+}
+
+/* put_start is answered by the end of its wait time, whatever has one by its deadline. */
+static void arm_time_out(struct core *core, struct request *request)
+{
+    uint64_t at_ns = request->deadline_ns;
+
+    if (request->type == WIRE_put_start && request->started_ns + request->wait_ns < at_ns)
+        at_ns = request->started_ns + request->wait_ns;
+    if (at_ns != UINT64_MAX && !wheel_is_armed(&request->timer))
+        wheel_arm(&core->wheel, &request->timer, at_ns);
 }
 
 struct request *core_request_open(struct core *core, const struct core_input *input,
@@ -151,9 +167,12 @@ struct request *core_request_open(struct core *core, const struct core_input *in
     request->session = session;
     request->type = input->type;
     request->segment = UINT16_MAX;
+    request->lacking = UINT16_MAX;
     request->message = input->message;
     request->timer.on_event = on_time_out;
     list_push(&core->sessions[session]->requests, &request->of_session);
+    if (input->type == WIRE_remove_match)
+        arm_time_out(core, request); /* it takes many steps, with waiters or without */
     /* A batch of no items is answered all the same. */
     list_push(&core->dirty, &request->dirty);
     return request;
@@ -239,28 +258,57 @@ struct wire_put_grant *core_answer_grant(struct core *core, struct request *requ
 
 /* ---- replies ---- */
 
-static void *gather_statuses(struct core *core, struct request *request)
+/* Takes the next answers out of the chain, as many as one frame holds. */
+static uint32_t next_frame(const struct request *request)
+{
+    const struct answer *answer = request->first;
+    uint64_t bytes = CORE_REPLY_BYTES;
+    uint32_t count = 0;
+
+    if (request->type != WIRE_put_start)
+        return request->answers; /* LIMIT_BATCH_ITEMS statuses fit */
+    for (; answer != NULL; answer = answer->next) {
+        const struct wire_put_grant *grant = answer->item;
+
+        bytes += CORE_ROW_BYTES + grant->reason.size + grant->places_count * CORE_PLACE_BYTES;
+        if (bytes > LIMIT_BODY_SIZE)
+            break;
+        count++;
+    }
+    return count;
+}
+
+static struct answer *pop_answer(struct request *request)
+{
+    struct answer *answer = request->first;
+
+    request->first = answer->next;
+    if (request->first == NULL)
+        request->end = &request->first;
+    request->answers--;
+    return answer;
+}
+
+static void *gather_statuses(struct core *core, struct request *request, uint32_t count)
 {
     /* put_end_rep, put_abort_rep, remove_rep and pin_rep are all one list of item_status. */
     struct wire_put_end_rep *reply = core_out(core, 1, sizeof(*reply));
-    uint32_t at = 0;
 
-    reply->items = core_out(core, request->answers, sizeof(*reply->items));
-    reply->items_count = request->answers;
-    for (struct answer *answer = request->first; answer != NULL; answer = answer->next)
-        reply->items[at++] = *(const struct wire_item_status *)answer->item;
+    reply->items = core_out(core, count, sizeof(*reply->items));
+    reply->items_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        reply->items[i] = *(const struct wire_item_status *)pop_answer(request)->item;
     return reply;
 }
 
-static void *gather_grants(struct core *core, struct request *request)
+static void *gather_grants(struct core *core, struct request *request, uint32_t count)
 {
     struct wire_put_start_rep *reply = core_out(core, 1, sizeof(*reply));
-    uint32_t at = 0;
 
-    reply->items = core_out(core, request->answers, sizeof(*reply->items));
-    reply->items_count = request->answers;
-    for (struct answer *answer = request->first; answer != NULL; answer = answer->next)
-        reply->items[at++] = *(const struct wire_put_grant *)answer->item;
+    reply->items = core_out(core, count, sizeof(*reply->items));
+    reply->items_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        reply->items[i] = *(const struct wire_put_grant *)pop_answer(request)->item;
     return reply;
 }
 
@@ -269,38 +317,32 @@ _Static_assert(sizeof(struct wire_put_end_rep) == sizeof(struct wire_remove_rep)
                    sizeof(struct wire_put_end_rep) == sizeof(struct wire_pin_rep),
                "replies of statuses have one shape");
 
-static void *gather_match(struct core *core, struct request *request)
+static void flush(struct core *core, struct request *request)
 {
-    struct wire_remove_match_rep *reply = core_out(core, 1, sizeof(*reply));
+    bool last;
 
-    reply->status = request->uncertain > 0 ? SNOW_UNCERTAIN : SNOW_OK;
-    reply->removed = request->removed;
-    reply->guarded = request->guarded;
-    reply->uncertain = request->uncertain;
-    return reply;
+    if (request->answers == 0 && request->open > 0)
+        return;
+    do {
+        uint32_t count = next_frame(request);
+        void *message = request->type == WIRE_put_start ? gather_grants(core, request, count)
+                        : request->type == WIRE_remove_match
+                            ? core_remove_match_reply(core, request)
+                            : gather_statuses(core, request, count);
+
+        last = request->open == 0 && request->answers == 0;
+        add_reply(core, request->token, request->type, SNOW_OK, message, last);
+    } while (request->answers > 0);
+    if (last)
+        free_request(core, request);
 }
 
 void core_requests_flush(struct core *core)
 {
     struct list_link *link;
 
-    while ((link = list_pop(&core->dirty)) != NULL) {
-        struct request *request = list_entry(link, struct request, dirty);
-        bool last = request->open == 0;
-
-        if (request->answers == 0 && !last)
-            continue;
-        void *message = request->type == WIRE_put_start      ? gather_grants(core, request)
-                        : request->type == WIRE_remove_match ? gather_match(core, request)
-                                                             : gather_statuses(core, request);
-
-        add_reply(core, request->token, request->type, SNOW_OK, message, last);
-        request->first = NULL;
-        request->end = &request->first;
-        request->answers = 0;
-        if (last)
-            free_request(core, request);
-    }
+    while ((link = list_pop(&core->dirty)) != NULL)
+        flush(core, list_entry(link, struct request, dirty));
 }
 
 /* ---- waiters ---- */
@@ -321,14 +363,8 @@ struct waiter *core_waiter_create(struct core *core, struct request *request, ui
     list_push(&request->waiters, &waiter->of_request);
     core->waiters++;
     session->waiters++;
-    if (!wheel_is_armed(&request->timer)) {
-        uint64_t at_ns = request->deadline_ns;
-
-        if (request->type == WIRE_put_start && request->started_ns + request->wait_ns < at_ns)
-            at_ns = request->started_ns + request->wait_ns;
-        if (at_ns != UINT64_MAX)
-            wheel_arm(&core->wheel, &request->timer, at_ns);
-    }
+    waiter->segment = UINT16_MAX;
+    arm_time_out(core, request);
     return waiter;
 }
 

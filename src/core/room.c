@@ -1,306 +1,72 @@
-/* Room: where a new object goes, what is evicted for it, and who waits.
+/* Room: what is evicted for a put, and who waits.  (Where objects go: place.c.)
  *
  * Problem.  A full pool is not an error (P6): a put takes what is free, else what eviction makes
- * free, in order, within
- *           its wait time; and it never evicts more than it needs.
+ *           free, in order, within its wait time; and it never evicts more than it needs.
  * Idea.     Just in time: a grant evicts ahead until free + coming reaches the reserve.  When a
- * put finds no run it
- *           evicts for itself and stands in one queue; each freed extent is offered to its head.
+ *           put finds no run it evicts for itself and stands in one queue; each freed extent is
+ *           offered to its head.
  * Invariants.
  *   M1  coming_bytes of a segment = bytes of its CLOSING extents that count (closing.c).
- *   M2  wanted_bytes of a segment = bytes of the waiters that evicted there.
+ *   M2  wanted_bytes of a segment = bytes of the waiters that make room there.
  *   M3  A waiter is passed at most 16 times.
- * The objects of a request go to one segment until 64 MiB, then to the next: a chain is usable
- * only to its first hole.
+ *   M4  Who waits for its own session's open writes stands in the session's queue and blocks
+ *       nobody else.
  * Threads.  The core's own. */
 #include "core/inside.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#define REQUEST_SHARE (64 * MIB)
 #define PASSED_MAX 16u
 #define LOOK_AHEAD 8u
 #define RESERVE_MAX (256 * MIB)
+#define RATE_WINDOW_NS (100 * NS_PER_MS)
 #define BREAK_PROBES_NS (50 * NS_PER_MS)
 #define BREAK_READS_NS (500 * NS_PER_MS)
-#define PIECE_MIN (64 * KIB)
+#define REASON_SIZE 256u
 
-bool core_segment_open(const struct core *core, const struct segment *segment)
+/* ---- the reserve ---- */
+
+static uint64_t larger(uint64_t a, uint64_t b)
 {
-    if (segment->space == NULL || space_is_recovering(segment->space))
-        return false;
-    const struct node *node = core->nodes[segment->node];
-
-    return node->state == NODE_ALIVE && node->linked;
+    return a > b ? a : b;
 }
 
-static uint64_t reserve_of(const struct core *core, const struct segment *segment)
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t core_room_reserve(const struct core *core, const struct segment *segment)
 {
     uint64_t size = space_size(segment->space);
-    uint64_t reserve = core->options.reserve_bytes;
+    uint64_t ahead = segment->rate / 1000 * (2 * core->forget_ns / 1000) / 1000;
 
-    if (reserve == 0) {
-        reserve = size / 100;
-        if (reserve < 2 * core->largest_recent)
-            reserve = 2 * core->largest_recent;
-        if (reserve > size / 20)
-            reserve = size / 20;
-        if (reserve > RESERVE_MAX)
-            reserve = RESERVE_MAX;
-    }
-    return reserve;
+    if (core->options.reserve_bytes != 0)
+        return smaller(core->options.reserve_bytes, size);
+    uint64_t wanted = larger(size / 100, larger(2 * core->largest_recent, ahead));
+
+    return smaller(wanted, smaller(size / 20, RESERVE_MAX));
 }
 
-/* ---- choosing a segment ---- */
-
-struct choice {
-    const struct part *taken; /* parts of earlier replicas: other nodes, then other hosts */
-    uint32_t taken_count;
-    struct bytes name; /* preferred, may be empty */
-};
-
-static bool node_taken(const struct core *core, const struct choice *choice, uint32_t node)
+/* Bytes granted a second, over windows of 100 ms. */
+static void note_rate(struct core *core, struct segment *segment, uint64_t bytes)
 {
-    for (uint32_t i = 0; i < choice->taken_count; i++) {
-        if (core->segments[choice->taken[i].segment]->node == node)
-            return true;
-    }
-    return false;
-}
+    uint64_t elapsed_ns = core->now_ns - segment->rate_since_ns;
 
-static bool host_taken(const struct core *core, const struct choice *choice, uint32_t node)
-{
-    for (uint32_t i = 0; i < choice->taken_count; i++) {
-        const struct segment *segment = core->segments[choice->taken[i].segment];
+    segment->rate_bytes += bytes;
+    if (elapsed_ns < RATE_WINDOW_NS)
+        return;
+    uint64_t now = segment->rate_bytes / (elapsed_ns / NS_PER_MS) * 1000;
 
-        if (strcmp(core->nodes[segment->node]->host, core->nodes[node]->host) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* The better of two candidates: not on a host that has a copy, more free, an older victim. */
-static struct segment *better(struct core *core, const struct choice *choice, struct segment *a,
-                              struct segment *b)
-{
-    if (a == NULL || b == NULL)
-        return a == NULL ? b : a;
-    bool a_host = host_taken(core, choice, a->node);
-    bool b_host = host_taken(core, choice, b->node);
-
-    if (a_host != b_host)
-        return a_host ? b : a;
-    uint64_t a_free = (space_free_bytes(a->space) >> 8) * 1000 / (space_size(a->space) >> 8);
-    uint64_t b_free = (space_free_bytes(b->space) >> 8) * 1000 / (space_size(b->space) >> 8);
-
-    if (a_free > 50 || b_free > 50)
-        return a_free >= b_free ? a : b;
-    uint32_t a_victim = core_victim_next(core, a);
-    uint32_t b_victim = core_victim_next(core, b);
-
-    if (a_victim == 0 || b_victim == 0)
-        return a_victim == 0 ? b : a;
-    uint32_t now = (uint32_t)core->touches;
-
-    return now - core_object(core, a_victim)->last_touch >=
-                   now - core_object(core, b_victim)->last_touch
-               ? a
-               : b;
-}
-
-static bool may_serve(struct core *core, const struct choice *choice, struct segment *segment)
-{
-    return core_segment_open(core, segment) && !node_taken(core, choice, segment->node);
-}
-
-/* One that may serve, from a random start on. */
-static struct segment *random_segment(struct core *core, const struct choice *choice)
-{
-    uint32_t start;
-
-    if (core->segment_count == 0)
-        return NULL;
-    start = (uint32_t)rng_below(&core->rng, core->segment_count);
-    for (uint32_t i = 0; i < core->segment_count; i++) {
-        struct segment *segment = core->segments[(start + i) % core->segment_count];
-
-        if (may_serve(core, choice, segment))
-            return segment;
-    }
-    return NULL;
-}
-
-static struct segment *choose(struct core *core, struct request *request,
-                              const struct choice *choice)
-{
-    if (choice->taken_count == 0 && request->segment != UINT16_MAX &&
-        request->placed < REQUEST_SHARE &&
-        may_serve(core, choice, core->segments[request->segment]))
-        return core->segments[request->segment];
-    for (uint32_t i = 0; i < core->segment_count && choice->name.size > 0; i++) {
-        struct segment *segment = core->segments[i];
-
-        if (may_serve(core, choice, segment) &&
-            bytes_equal(choice->name, bytes_of_string(segment->name)))
-            return segment;
-    }
-    struct segment *first = random_segment(core, choice);
-
-    if (core->segment_count < 2)
-        return first;
-    return better(core, choice, first, random_segment(core, choice));
-}
-
-/* ---- taking ---- */
-
-static uint64_t key_tail(const struct wire_put_item *item)
-{
-    return item->key.size > WIRE_KEY_INLINE ? item->key.size : 0;
-}
-
-void core_place_undo(struct core *core, const struct part *parts, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct segment *segment = core->segments[parts[i].segment];
-
-        core->free_bytes += space_capacity(segment->space, parts[i].slot);
-        space_give(segment->space, parts[i].slot);
-    }
-}
-
-/* size: bytes of the object; tail: bytes that its key needs behind them. */
-static bool take_one(struct core *core, struct segment *segment, uint64_t size, uint64_t tail,
-                     uint32_t owner, struct part *part)
-{
-    uint32_t slot;
-
-    if (space_take(segment->space, size + tail, owner, &slot) != SNOW_OK)
-        return false;
-    core->free_bytes -= space_capacity(segment->space, slot);
-    *part = (struct part){
-        .segment = (uint16_t)segment->index, .present = true, .slot = slot, .length = size};
-    return true;
-}
-
-/* What is to be placed. */
-struct load {
-    uint64_t size; /* bytes of the object */
-    uint64_t tail; /* bytes of a long key, in the extent of part 0 */
-    uint32_t owner;
-};
-
-/* Several extents of one segment, largest runs first; adds to parts and returns the bytes still
- * missing. */
-static uint64_t take_pieces(struct core *core, struct segment *segment, uint64_t left,
-                            const struct load *load, struct part *parts, uint32_t *count)
-{
-    while (left > 0 && *count < LIMIT_PARTS) {
-        uint64_t tail = *count == 0 ? load->tail : 0;
-        uint64_t run = space_largest_run(segment->space) / SPACE_ALIGN * SPACE_ALIGN;
-        uint64_t piece = run < left + tail ? run : left + tail;
-
-        if (piece < left + tail && piece < PIECE_MIN)
-            break;
-        if (!take_one(core, segment, piece - tail, tail, load->owner, &parts[*count]))
-            break;
-        left -= piece - tail;
-        (*count)++;
-    }
-    return left;
-}
-
-/* One replica: one extent of the chosen segment, else pieces of it, else pieces of others too. */
-static bool take_replica(struct core *core, struct segment *segment, const struct choice *choice,
-                         const struct load *load, struct part *parts, uint32_t *count)
-{
-    uint64_t size = load->size;
-
-    *count = 0;
-    if (take_one(core, segment, size, load->tail, load->owner, &parts[0])) {
-        *count = 1;
-        return true;
-    }
-    uint64_t left = take_pieces(core, segment, size, load, parts, count);
-
-    /* Elsewhere only when the segment is too small for it: else eviction there makes room. */
-    for (uint32_t i = 0; i < core->segment_count && left > 0 &&
-                         size + load->tail > space_size(segment->space) - reserve_of(core, segment);
-         i++) {
-        struct segment *other = core->segments[i];
-
-        if (other != segment && may_serve(core, choice, other))
-            left = take_pieces(core, other, left, load, parts, count);
-    }
-    if (left == 0 && *count > 0)
-        return true;
-    core_place_undo(core, parts, *count);
-    *count = 0;
-    return false;
-}
-
-static void number_parts(struct part *parts, uint32_t count, uint8_t replica)
-{
-    uint64_t offset = 0;
-
-    for (uint32_t i = 0; i < count; i++) {
-        parts[i].replica = replica;
-        parts[i].part = (uint16_t)i;
-        parts[i].parts = (uint16_t)count;
-        parts[i].object_offset = offset;
-        offset += parts[i].length;
-    }
-}
-
-/* A session whose open writes fill their share has to end some first, if it has any. */
-static bool session_is_full(const struct core *core, const struct request *request, uint64_t size)
-{
-    const struct session *session = core->sessions[request->session];
-
-    return session->writing_bytes > 0 &&
-           session->writing_bytes + size > core->pool_bytes / LIMIT_OPEN_WRITE_SHARE;
-}
-
-enum snow_status core_place(struct core *core, struct request *request, uint32_t item,
-                            uint32_t owner, struct part *parts, uint32_t *count)
-{
-    const struct wire_put_start_req *put = request->message;
-    uint64_t size = put->items[item].size;
-    uint8_t replicas = put->items[item].replicas;
-    struct load load = {.size = size, .tail = key_tail(&put->items[item]), .owner = owner};
-    struct choice choice = {.taken = parts, .name = put->segment};
-
-    *count = 0;
-    if (session_is_full(core, request, size))
-        return SNOW_NO_SPACE;
-    for (uint8_t replica = 0; replica < replicas; replica++) {
-        struct segment *segment;
-        uint32_t taken = 0;
-
-        choice.taken_count = *count;
-        segment = choose(core, request, &choice);
-        if (segment == NULL && replica > 0)
-            break; /* fewer nodes than copies: a shortfall */
-        if (replica == 0 && segment != NULL) {
-            request->placed = request->segment == segment->index ? request->placed : 0;
-            request->segment = (uint16_t)segment->index;
-        }
-        if (segment == NULL ||
-            !take_replica(core, segment, &choice, &load, &parts[*count], &taken)) {
-            core_place_undo(core, parts, *count);
-            *count = 0;
-            return SNOW_NO_SPACE;
-        }
-        number_parts(&parts[*count], taken, replica);
-        *count += taken;
-    }
-    request->placed += size;
-    return SNOW_OK;
+    segment->rate = elapsed_ns > NS_PER_S ? now : segment->rate / 2 + now / 2;
+    segment->rate_bytes = 0;
+    segment->rate_since_ns = core->now_ns;
 }
 
 /* ---- evicting ---- */
 
-/* Evicts until free + coming reaches bytes; false: nothing more may go. */
+/* Evicts until free + coming reaches bytes; false: nothing more may go.  What a step may not do
+ * any more is done in the next. */
 static bool evict(struct core *core, struct segment *segment, uint64_t bytes)
 {
     while (space_free_bytes(segment->space) + segment->coming_bytes < bytes) {
@@ -308,28 +74,79 @@ static bool evict(struct core *core, struct segment *segment, uint64_t bytes)
 
         if (victim == 0)
             return false;
+        if (core->evictions_left == 0)
+            return true;
+        core->evictions_left--;
         core_close(core, victim, CLOSE_EVICTED);
     }
     return true;
 }
 
-void core_room_ahead(struct core *core, struct segment *segment)
+void core_room_ahead(struct core *core, const struct part *parts, uint32_t count)
 {
-    evict(core, segment, reserve_of(core, segment) + segment->wanted_bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        struct segment *segment = core->segments[parts[i].segment];
+
+        note_rate(core, segment, core_part_bytes(&parts[i]));
+        if (i == 0 || parts[i - 1].segment != parts[i].segment)
+            evict(core, segment, core_room_reserve(core, segment) + segment->wanted_bytes);
+    }
+}
+
+/* An object larger than a segment takes what others can give as well. */
+static bool evict_elsewhere(struct core *core, const struct segment *segment, uint64_t left)
+{
+    bool made = false;
+
+    for (uint32_t i = 0; i < core->segment_count && left > 0; i++) {
+        struct segment *other = core->segments[i];
+
+        if (other == segment || !core_segment_open(core, other))
+            continue;
+        uint64_t bytes = smaller(left, space_size(other->space));
+
+        made = evict(core, other, bytes) || made;
+        left -= bytes;
+    }
+    return made;
+}
+
+/* Evicts for an object of that many bytes; wanted: what is wanted there in all. */
+static bool make_room(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted)
+{
+    uint64_t size = space_size(segment->space);
+    uint64_t free_bytes = space_free_bytes(segment->space);
+    uint64_t target = smaller(wanted, size);
+
+    /* Enough bytes but no run that fits: more has to go. */
+    if (free_bytes >= target && segment->coming_bytes == 0)
+        target = free_bytes + smaller(bytes, size);
+    bool made = evict(core, segment, target);
+
+    return bytes > size ? evict_elsewhere(core, segment, bytes - size) || made : made;
 }
 
 /* ---- the queue ---- */
 
-static uint64_t item_bytes(const struct waiter *waiter)
+bool core_session_is_full(const struct core *core, const struct session *session, uint64_t bytes)
+{
+    return session->writing_bytes > 0 &&
+           session->writing_bytes + bytes > core->pool_bytes / LIMIT_OPEN_WRITE_SHARE;
+}
+
+static const struct wire_put_item *item_of(const struct waiter *waiter)
 {
     const struct wire_put_start_req *put = waiter->request->message;
 
-    const struct wire_put_item *item = &put->items[waiter->item];
-
-    return space_round(item->size + key_tail(item));
+    return &put->items[waiter->item];
 }
 
-static void room_unwant(struct core *core, struct waiter *waiter)
+static struct session *session_of(const struct core *core, const struct waiter *waiter)
+{
+    return core->sessions[waiter->request->session];
+}
+
+static void unwant(struct core *core, struct waiter *waiter)
 {
     if (waiter->segment == UINT16_MAX)
         return;
@@ -337,82 +154,128 @@ static void room_unwant(struct core *core, struct waiter *waiter)
     waiter->segment = UINT16_MAX;
 }
 
-/* Chooses where the waiter's room is to come from and evicts there; false: no victim. */
-static bool room_want(struct core *core, struct waiter *waiter)
+static void mark_wanted(struct waiter *waiter, struct segment *segment)
 {
-    struct request *request = waiter->request;
-    const struct wire_put_start_req *put = request->message;
-    struct choice choice = {.name = put->segment};
-
-    room_unwant(core, waiter);
-    if (session_is_full(core, request, put->items[waiter->item].size))
-        return true; /* it waits for its own writes */
-    struct segment *segment = choose(core, request, &choice);
-
-    if (segment == NULL)
-        return false;
-    request->segment = (uint16_t)segment->index;
     waiter->segment = (uint16_t)segment->index;
-    waiter->bytes = item_bytes(waiter);
+    waiter->bytes = core_place_bytes(item_of(waiter));
     segment->wanted_bytes += waiter->bytes;
-    uint64_t target = segment->wanted_bytes;
-
-    /* Enough bytes but no fitting run: make the next victim go as well. */
-    if (space_free_bytes(segment->space) >= target && segment->coming_bytes == 0)
-        target = space_free_bytes(segment->space) + waiter->bytes;
-    return evict(core, segment, target);
 }
 
-static bool larger_than_the_pool(const struct core *core, uint64_t size)
+static bool want_in(struct core *core, struct waiter *waiter, struct segment *segment)
 {
-    return core->pool_bytes > 0 && core->missing == 0 && space_round(size) > core->pool_bytes;
+    unwant(core, waiter);
+    mark_wanted(waiter, segment);
+    return make_room(core, segment, waiter->bytes, segment->wanted_bytes);
+}
+
+/* Chooses where the waiter's room is to come from and evicts there; false: no victim. */
+static bool want(struct core *core, struct waiter *waiter)
+{
+    struct request *request = waiter->request;
+    struct segment *segment = core_place_lacking(core, request);
+
+    if (segment == NULL) {
+        unwant(core, waiter);
+        return false;
+    }
+    if (want_in(core, waiter, segment))
+        return true;
+    segment = core_place_elsewhere(core, request, core_place_bytes(item_of(waiter)));
+    return segment != NULL && want_in(core, waiter, segment);
+}
+
+static bool larger_than_the_pool(const struct core *core, const struct wire_put_item *item)
+{
+    return core->pool_bytes > 0 && core->missing == 0 && core_place_bytes(item) > core->pool_bytes;
+}
+
+/* No waiting: for want of time, of any hope, or of a place among the waiters. */
+static void refuse(struct core *core, struct request *request, uint32_t index, bool hopeless)
+{
+    const struct wire_put_start_req *put = request->message;
+    const struct wire_put_item *item = &put->items[index];
+    bool bound = request->wait_ns > 0 && !hopeless;
+    struct wire_put_grant *grant =
+        core_answer_grant(core, request, index, bound ? SNOW_BUSY : SNOW_NO_SPACE);
+
+    grant->hint_ms = bound ? 100 : 0;
+    grant->reason = bytes_of_string(core_room_reason(core, request, index));
+    core_count(core, bound ? CORE_METRIC_busy : CORE_METRIC_puts_refused_space, 1);
+    if (hopeless || core_session_is_full(core, core->sessions[request->session], item->size))
+        return;
+    struct segment *segment = core_place_lacking(core, request);
+
+    /* The next attempt is to find room. */
+    if (segment != NULL)
+        make_room(core, segment, core_place_bytes(item),
+                  segment->wanted_bytes + core_place_bytes(item));
 }
 
 void core_room_wait(struct core *core, struct request *request, uint32_t index)
 {
     const struct wire_put_start_req *put = request->message;
-    uint64_t size = put->items[index].size;
+    const struct wire_put_item *item = &put->items[index];
+    struct session *session = core->sessions[request->session];
+    bool hopeless = larger_than_the_pool(core, item);
     struct waiter *waiter = NULL;
 
-    if (request->wait_ns > 0 && !larger_than_the_pool(core, size))
+    if (request->wait_ns > 0 && !hopeless)
         waiter = core_waiter_create(core, request, index);
     if (waiter == NULL) {
-        bool bound = request->wait_ns > 0 && !larger_than_the_pool(core, size);
-        struct wire_put_grant *grant =
-            core_answer_grant(core, request, index, bound ? SNOW_BUSY : SNOW_NO_SPACE);
-
-        grant->hint_ms = bound ? 100 : 0;
-        grant->reason = bytes_of_string(core_room_reason(core, size));
-        core_count(core, bound ? CORE_METRIC_busy : CORE_METRIC_puts_refused_space, 1);
+        refuse(core, request, index, hopeless);
         return;
     }
     waiter->on_room = true;
-    waiter->segment = UINT16_MAX;
-    list_push(&core->room, &waiter->link);
     core_count(core, CORE_METRIC_puts_waited, 1);
-    room_want(core, waiter);
+    if (!list_is_empty(&session->room) || core_session_is_full(core, session, item->size)) {
+        list_push(&session->room, &waiter->link);
+        return;
+    }
+    list_push(&core->room, &waiter->link);
+    want(core, waiter);
     core->room_changed = true; /* served, or its breaking of leases timed, at the end of the step */
 }
 
 void core_room_leave(struct core *core, struct waiter *waiter)
 {
     ASSERT(waiter->on_room);
-    room_unwant(core, waiter);
+    unwant(core, waiter);
     waiter->on_room = false;
     list_remove(&waiter->link);
     core->room_changed = true;
 }
 
+void core_room_return(struct core *core, struct session *session)
+{
+    uint64_t share = core->pool_bytes / LIMIT_OPEN_WRITE_SHARE;
+    uint64_t taken = session->writing_bytes;
+    struct list_link *link;
+
+    while ((link = list_first(&session->room)) != NULL) {
+        uint64_t size = item_of(list_entry(link, struct waiter, link))->size;
+
+        if (taken > 0 && taken + size > share)
+            return;
+        taken += size;
+        list_remove(link);
+        list_push(&core->room, link);
+        core->room_changed = true;
+    }
+}
+
 /* Gives a waiter its grant if there is room for it now. */
 static bool serve(struct core *core, struct waiter *waiter)
 {
-    struct request *request = waiter->request;
-    uint32_t item = waiter->item;
+    uint16_t segment = waiter->segment;
 
-    if (!core_room_try(core, request, item))
-        return false;
-    core_waiter_end(core, waiter);
-    return true;
+    unwant(core, waiter); /* what it gets is not to be made once more */
+    if (core_room_try(core, waiter->request, waiter->item)) {
+        core_waiter_end(core, waiter);
+        return true;
+    }
+    if (segment != UINT16_MAX)
+        mark_wanted(waiter, core->segments[segment]);
+    return false;
 }
 
 /* Under pressure leases yield: probes first, then reads; when they had to, at once for the next
@@ -420,20 +283,19 @@ static bool serve(struct core *core, struct waiter *waiter)
 static void break_leases(struct core *core, struct waiter *waiter)
 {
     uint64_t waited_ns = core->now_ns - waiter->since_ns;
-    uint64_t wait_ns = waiter->request->wait_ns;
-    uint64_t probes_ns = wait_ns / 4 < BREAK_PROBES_NS ? wait_ns / 4 : BREAK_PROBES_NS;
-    uint64_t reads_ns = wait_ns / 2 < BREAK_READS_NS ? wait_ns / 2 : BREAK_READS_NS;
+    uint64_t probes_ns = smaller(waiter->request->wait_ns / 4, BREAK_PROBES_NS);
+    uint64_t reads_ns = smaller(waiter->request->wait_ns / 2, BREAK_READS_NS);
     bool at_once = core->now_ns < core->breaking_until_ns;
-    uint64_t bytes = item_bytes(waiter);
+    uint64_t bytes = core_place_bytes(item_of(waiter));
     uint32_t broken = 0;
 
     if (at_once || waited_ns >= probes_ns)
-        broken += core_lease_break(core, LEASE_PROBE, bytes);
+        broken = core_lease_break(core, LEASE_PROBE, bytes);
     if (broken == 0 && (at_once || waited_ns >= reads_ns))
-        broken += core_lease_break(core, LEASE_READ, bytes);
+        broken = core_lease_break(core, LEASE_READ, bytes);
     if (broken > 0) {
         core->breaking_until_ns = core->now_ns + NS_PER_S;
-        room_want(core, waiter);
+        want(core, waiter);
         return;
     }
     uint64_t next_ns = waiter->since_ns + (waited_ns < probes_ns ? probes_ns : reads_ns);
@@ -442,71 +304,75 @@ static void break_leases(struct core *core, struct waiter *waiter)
         wheel_arm(&core->wheel, &core->room_timer, next_ns);
 }
 
-/* The first that does not wait for its own session's writes. */
-static struct waiter *head_of_room(struct core *core)
-{
-    list_each (&core->room, link, next) {
-        struct waiter *waiter = list_entry(link, struct waiter, link);
-
-        if (!session_is_full(core, waiter->request, item_bytes(waiter)))
-            return waiter;
-    }
-    return NULL;
-}
-
-/* Smaller ones behind the head take what does not serve it, 16 times at most. */
+/* Smaller ones behind the head take what does not serve it, 16 times at most; who came back from
+ * its session's queue begins to make room. */
 static void serve_behind(struct core *core, struct waiter *head)
 {
-    uint32_t looked = 0;
+    uint64_t bytes = core_place_bytes(item_of(head));
+    struct list_link *link = head->link.next;
 
-    for (struct list_link *link = head->link.next; link != &core->room.head;) {
+    for (uint32_t i = 0; i < LOOK_AHEAD && link != &core->room.head; i++) {
         struct waiter *waiter = list_entry(link, struct waiter, link);
 
         link = link->next;
-        if (head->passed >= PASSED_MAX || looked++ >= LOOK_AHEAD)
-            return;
-        if (item_bytes(waiter) < item_bytes(head) && serve(core, waiter))
+        if (head->passed < PASSED_MAX && core_place_bytes(item_of(waiter)) < bytes &&
+            serve(core, waiter))
             head->passed++;
+        else if (waiter->segment == UINT16_MAX)
+            want(core, waiter);
     }
 }
 
 void core_room_serve(struct core *core)
 {
-    struct waiter *head;
+    struct list_link *link = core->room.head.next;
 
     core->room_changed = false;
-    while ((head = head_of_room(core)) != NULL && serve(core, head))
-        ;
-    if (head == NULL)
+    if (FAULT(core->faults, lost_wakeup))
         return;
-    if (!room_want(core, head))
-        break_leases(core, head);
-    serve_behind(core, head);
+    while (link != &core->room.head) {
+        struct waiter *waiter = list_entry(link, struct waiter, link);
+        struct session *session = session_of(core, waiter);
+
+        link = link->next;
+        if (core_session_is_full(core, session, item_of(waiter)->size)) {
+            unwant(core, waiter);
+            list_remove(&waiter->link);
+            list_push(&session->room, &waiter->link);
+        } else if (!serve(core, waiter)) {
+            if (!want(core, waiter))
+                break_leases(core, waiter);
+            serve_behind(core, waiter);
+            break;
+        }
+    }
+    core->room_changed = core->evictions_left == 0;
 }
 
-/* What is in the way, for people: told with NO_SPACE.  Lives until the outputs are reset. */
-const char *core_room_reason(struct core *core, uint64_t size)
+/* ---- reasons ---- */
+
+const char *core_room_reason(struct core *core, const struct request *request, uint32_t index)
 {
-    char *text = core_out(core, 1, 256);
+    const struct wire_put_start_req *put = request->message;
+    const struct session *session = core->sessions[request->session];
+    char *text = core_out(core, 1, REASON_SIZE);
 
     if (core->pool_bytes == 0)
         return "no node has given memory";
-    if (larger_than_the_pool(core, size)) {
-        snprintf(text, 256, "the object (%llu bytes) is larger than the pool (%llu bytes)",
-                 (unsigned long long)size, (unsigned long long)core->pool_bytes);
-        return text;
-    }
-    uint64_t writing = 0;
-
-    for (uint32_t i = 0; i < core->session_count; i++) {
-        if (core->sessions[i] != NULL)
-            writing += core->sessions[i]->writing_bytes;
-    }
-    snprintf(text, 256,
-             "of %llu bytes: %llu free in runs that do not fit, %llu leased, %llu hard-pinned, "
-             "%llu being written, %llu waiting for an acknowledgement",
-             (unsigned long long)core->pool_bytes, (unsigned long long)core->free_bytes,
-             (unsigned long long)core->leased_bytes, (unsigned long long)core->hard_pinned_bytes,
-             (unsigned long long)writing, (unsigned long long)core->closing_bytes);
+    if (larger_than_the_pool(core, &put->items[index]))
+        snprintf(text, REASON_SIZE, "the object (%llu bytes) is larger than the pool (%llu bytes)",
+                 (unsigned long long)put->items[index].size, (unsigned long long)core->pool_bytes);
+    else if (core_session_is_full(core, session, put->items[index].size))
+        snprintf(text, REASON_SIZE,
+                 "the session's own open writes (%llu bytes) fill its share of the pool",
+                 (unsigned long long)session->writing_bytes);
+    else
+        snprintf(text, REASON_SIZE,
+                 "of %llu bytes: %llu free in runs that do not fit, %llu leased, %llu hard-pinned, "
+                 "%llu being written, %llu waiting for an acknowledgement",
+                 (unsigned long long)core->pool_bytes, (unsigned long long)core->free_bytes,
+                 (unsigned long long)core->leased_bytes,
+                 (unsigned long long)core->hard_pinned_bytes,
+                 (unsigned long long)core->writing_bytes, (unsigned long long)core->closing_bytes);
     return text;
 }

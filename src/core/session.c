@@ -1,15 +1,13 @@
 /* Sessions: one client's registration, as long as its connection lives and a little longer.
  *
- *   ─core_session_open─► linked ─core_session_break─► waiting ─2 s─► its open writes are aborted
- *   ─10 s─► ended
- *                          ▲────────core_session_open (same id)────────┘
+ *   ─core_session_open─► linked ─core_session_break─► waiting ─2 s─► writes aborted ─10 s─► ended
+ *                          ▲────core_session_open (same id)───┴─────────────┘
  * Threads.  The core's own. */
 #include "core/inside.h"
 
 #include <stdlib.h>
 
-/* id = index in core->sessions + 1 in the low 16 bits, the rest random: a stranger does not guess
- * it. */
+/* id = index in core->sessions + 1 in the low 16 bits, the rest random. */
 struct session *core_session_find(struct core *core, uint64_t id, uint32_t *index)
 {
     uint64_t at = (id & 0xffff) - 1;
@@ -64,8 +62,11 @@ static void on_session_timer(struct wheel_timer *timer, void *owner)
         return;
     }
     abort_writes(core, session);
-    wheel_arm(&core->wheel, &session->timer,
-              core->now_ns + core->options.session_end_ns - core->options.session_return_ns);
+    uint64_t left_ns = core->options.session_end_ns > core->options.session_return_ns
+                           ? core->options.session_end_ns - core->options.session_return_ns
+                           : 0;
+
+    wheel_arm(&core->wheel, &session->timer, core->now_ns + left_ns);
 }
 
 static struct session *new_session(struct core *core)
@@ -85,6 +86,7 @@ static struct session *new_session(struct core *core)
     list_init(&session->writes);
     list_init(&session->reads);
     list_init(&session->requests);
+    list_init(&session->room);
     session->timer.on_event = on_session_timer;
     session->id = (rng_next(&core->rng) << 16) | (index + 1);
     core->sessions[index] = session;

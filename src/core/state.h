@@ -3,6 +3,7 @@
 #ifndef CORE_STATE_H
 #define CORE_STATE_H
 
+#include "base/fault.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -36,6 +37,8 @@ enum object_state {
 #define OBJECT_SOFT_PIN (1u << 2)
 #define OBJECT_HARD_PIN (1u << 3)
 #define OBJECT_LISTED (1u << 4) /* in a victim list */
+
+#define OBJECT_SIZE_MASK ((UINT64_C(1) << 41) - 1)
 
 /* 48 bytes: the table of millions of them is what the master's memory is. */
 struct object {
@@ -110,8 +113,9 @@ enum close_reason { CLOSE_EVICTED, CLOSE_REMOVED, CLOSE_REPLACED, CLOSE_ABORTED,
 
 /* An object on its way out: its extents wait for CLOSED, then for FREED. */
 struct closing {
-    struct list waiters;     /* items of requests to be answered when all are CLOSED */
-    struct list_link by_age; /* in core->closings: those counted as coming, oldest first */
+    struct list waiters;      /* items of requests to be answered when all are CLOSED */
+    struct list_link awaited; /* in core->awaited, once somebody waited for it */
+    struct list_link by_age;  /* in core->closings: those counted as coming, oldest first */
     uint64_t since_ns;
     uint64_t bytes; /* of its extents that are not freed yet */
     uint32_t object;
@@ -123,18 +127,19 @@ struct closing {
 
 /* An item of a request that waits: for a closing, for another's write, or for room. */
 struct waiter {
-    struct list_link link;       /* in closing->waiters, write->waiters or core->room */
+    struct list_link link; /* in closing->waiters, write->waiters, core->room or session->room */
     struct list_link of_request; /* in request->waiters */
     struct request *request;
     uint32_t item;
-    uint32_t closing; /* object whose closing it waits for, 0: none */
-    uint32_t passed;  /* times a smaller one was served before it */
-    uint64_t since_ns;
+    /* For a closing. */
     uint32_t shortfall;      /* put_end of a replace: copies fewer than asked */
-    enum snow_status answer; /* when the closing is over */
-    uint16_t segment;        /* whose wanted_bytes count it */
-    uint64_t bytes;          /* counted there */
-    bool on_room;            /* in core->room */
+    enum snow_status answer; /* when all holders have acknowledged */
+    /* For room. */
+    uint64_t since_ns;
+    uint64_t bytes;   /* counted in wanted_bytes of its segment */
+    uint32_t passed;  /* times a smaller one was served before it */
+    uint16_t segment; /* where room is made for it; UINT16_MAX: nowhere */
+    bool on_room;     /* in core->room or session->room */
 };
 
 /* ---- requests ---- */
@@ -161,14 +166,19 @@ struct request {
     uint64_t wait_ns; /* put: how long items may wait */
     uint32_t session;
     uint16_t type;
-    uint16_t segment; /* put: where the request's objects go now */
-    uint64_t placed;  /* put: bytes placed there so far */
+    uint16_t segment; /* put: where the request's objects go now; UINT16_MAX: not chosen */
+    uint16_t lacking; /* put: the segment that lacked room at the last attempt; UINT16_MAX: none */
+    bool lacking_first; /* that was for replica 0 */
+    uint64_t placed;    /* put: bytes placed in `segment` so far */
     const void *message;
     /* remove_match: its job. */
     struct list_link job;    /* in core->jobs */
     struct pattern *pattern; /* or NULL */
     uint32_t cursor;         /* next object to look at */
+    uint32_t cursor_end;     /* objects at and above came later */
     uint32_t pending;        /* closings under way */
+    uint32_t gave_up;        /* keys on which the pattern took too many steps */
+    bool timed_out;          /* its deadline came before its end */
     uint64_t removed;
     uint64_t guarded;
     uint64_t uncertain;
@@ -186,9 +196,9 @@ struct read_entry {
 struct read {
     struct wheel_timer timer;    /* end of the lease */
     struct list_link of_session; /* in session->reads, oldest first */
+    struct list_link of_core;    /* in core->reads, oldest first */
     struct list_link by_age;     /* in core->leases[kind], oldest first, while leased */
     uint64_t operation;
-    uint64_t since_ns;
     uint64_t bytes;             /* leased */
     struct read_entry *entries; /* malloc'd, ascending by position once sorted */
     uint32_t count;
@@ -207,6 +217,7 @@ struct session {
     struct list writes;
     struct list reads;
     struct list requests;
+    struct list room; /* put items that wait for its own open writes to end, in order */
     uint64_t id;
     uint64_t writing_bytes;
     uint64_t leased_bytes;
@@ -243,8 +254,12 @@ struct segment {
     struct victim_list lists[POLICY_LISTS];
     struct victim_list soft; /* soft-pinned objects, LRU order */
     uint64_t incarnation;
-    uint64_t coming_bytes; /* of CLOSING objects, expected back within 50 ms */
-    uint64_t wanted_bytes; /* of put items that wait for room here */
+    uint64_t coming_bytes;  /* of CLOSING objects, expected back within 50 ms */
+    uint64_t closing_bytes; /* of CLOSING objects, all of them */
+    uint64_t wanted_bytes;  /* of put items that wait for room here */
+    uint64_t rate;          /* bytes granted a second, smoothed */
+    uint64_t rate_bytes;    /* granted since rate_since_ns */
+    uint64_t rate_since_ns;
     uint32_t index;        /* in core->segments */
     uint32_t on_node;      /* index on the node */
     uint32_t node;         /* index in core->nodes */
@@ -260,10 +275,9 @@ struct segment {
     struct list_link forgetting; /* in core->forgetting */
 };
 
-/* A pin with a deadline, or a hard pin: side record of an object. */
+/* A pin with a deadline: side record of an object. */
 struct pin {
     struct wheel_timer timer;
-    uint64_t gen;
     uint32_t object;
 };
 
@@ -274,6 +288,8 @@ struct core {
     struct rng rng;
     struct hash128 secret;
     struct wheel wheel;
+    fault_set faults;
+    uint64_t start_ns; /* guards count their ticks from here */
     uint64_t now_ns;
     struct core_outputs *outputs; /* of this step */
     const struct policy_ops *policy;
@@ -283,7 +299,7 @@ struct core {
     struct pool writes;        /* struct write */
     struct pool closings_pool; /* struct closing */
     struct index *index;       /* hash_key(...).low -> object */
-    struct index *pins;        /* object number -> struct pin in pin_pool */
+    struct index *pins;        /* hash of an object number -> struct pin in pin_pool */
     struct pool pin_pool;
     struct keys *keys;
 
@@ -305,15 +321,19 @@ struct core {
     struct index *requests;   /* token -> number in request_pool */
     struct pool request_pool; /* struct request */
     struct list dirty;        /* requests with answers */
-    struct list jobs;         /* remove_match under way */
+    struct list jobs;         /* remove_match under way, the next one to run first */
     struct list forgetting;   /* segments with forgets to send */
     struct list room;         /* waiters for room, in order */
     uint32_t waiters;
-    bool room_changed;             /* space came free in this step */
+    uint32_t evictions_left;       /* in this step */
+    bool room_changed;             /* the queue for room is to be looked at */
     uint64_t breaking_until_ns;    /* leases are broken without waiting until then */
     struct wheel_timer room_timer; /* when the head of the queue may break leases */
 
     struct list closings; /* counted as coming, oldest first */
+    struct list awaited;  /* closings that somebody waits for, or did */
+    uint64_t forget_ns;   /* from a forget to FREED, smoothed */
+    struct list reads;    /* of all sessions, oldest first */
     struct list leases[LEASE_KINDS];
     uint64_t read_entries;
 
@@ -326,6 +346,7 @@ struct core {
     uint64_t free_bytes;     /* of all segments that may be given out */
     uint64_t pool_bytes;
     uint64_t closing_bytes;
+    uint64_t writing_bytes;
     uint64_t leased_bytes;
     uint64_t hard_pinned_bytes;
     uint32_t readable;
@@ -344,6 +365,12 @@ enum core_metric {
 static inline void core_count(struct core *core, enum core_metric metric, uint64_t by)
 {
     core->counters[metric] += by;
+}
+
+/* Spreads numbers over an index, which looks at the upper half of a hash. */
+static inline uint64_t core_mix(uint64_t number)
+{
+    return (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 static inline struct object *core_object(const struct core *core, uint32_t number)

@@ -1,11 +1,10 @@
 /* Writing: from the request for places to the moment others can read.
  *
  * Problem.  Many writers, one key; writers that die, repeat themselves, or come back late; values
- * replaced while they
- *           are read.
+ *           replaced while they are read.
  * Idea.     Every write attempt has a generation and extents of its own.  put_end publishes it;
- * whatever else becomes of
- *           it, its extents are forgotten.  Nothing published is ever edited.
+ *           whatever else becomes of it, its extents are forgotten.  Nothing published is ever
+ *           edited.
  * Invariants.
  *   W1  At most one WRITING record of a key that is no replace.
  *   W2  An open write ends by put_end, put_abort, its deadline, or its session.
@@ -36,7 +35,7 @@ static void answer_with_grant(struct core *core, struct request *request, uint32
     struct wire_put_grant *grant = core_answer_grant(core, request, item, SNOW_OK);
 
     grant->gen = core_object(core, number)->gen;
-    core_places_fill(core, number, true, &grant->places, &grant->places_count);
+    core_grant_places(core, number, &grant->places, &grant->places_count);
 }
 
 static void on_grant_end(struct wheel_timer *timer, void *owner)
@@ -84,65 +83,87 @@ static void open_write(struct core *core, struct request *request, uint32_t inde
     wheel_arm(&core->wheel, &write->timer, end_ns + GRANT_GRACE_NS);
     list_push(&session->writes, &write->of_session);
     session->writing_bytes += write->bytes;
+    core->writing_bytes += write->bytes;
     object->next = write_number;
     object->state = OBJECT_WRITING;
     core->writing++;
     core_count(core, CORE_METRIC_puts_granted, 1);
 }
 
-static uint32_t depth_of(struct core *core, const struct request *request, uint32_t index)
+/* As the object keeps it: by the caller, else behind the read that the put continues. */
+static uint16_t depth_of(struct core *core, const struct request *request, uint32_t index)
 {
     const struct wire_put_start_req *put = request->message;
+    uint64_t depth = put->items[index].depth;
     uint32_t base;
 
-    if (put->items[index].depth != WIRE_DEPTH_UNKNOWN)
-        return put->items[index].depth;
-    if (put->continues == 0 || !core_read_depth(core, request->session, put->continues, &base))
-        return CORE_DEPTH_UNKNOWN;
-    return base + 1 + put->position + index;
+    if (depth == WIRE_DEPTH_UNKNOWN) {
+        if (put->continues == 0 ||
+            !core_read_depth(core, request->session, put->continues, &base))
+            return CORE_DEPTH_UNKNOWN;
+        depth = (uint64_t)base + 1 + put->position + index;
+    }
+    return depth < CORE_DEPTH_UNKNOWN ? (uint16_t)depth : CORE_DEPTH_UNKNOWN - 1;
 }
 
-/* Takes room and makes the record.  NO_SPACE: no room now. */
+/* Room, side records, a write: all or nothing.  NO_SPACE: no room now. */
+static enum snow_status take_places(struct core *core, struct request *request, uint32_t index,
+                                    uint32_t number, uint32_t *write_number)
+{
+    struct part parts[LIMIT_PARTS * LIMIT_REPLICAS];
+    uint32_t count = 0;
+    enum snow_status status = core_place(core, request, index, number, parts, &count);
+
+    if (status != SNOW_OK)
+        return status;
+    status = core_parts_set(core, number, parts, count);
+    if (status == SNOW_OK)
+        status = pool_take(&core->writes, write_number);
+    if (status != SNOW_OK) {
+        core_parts_drop(core, number);
+        core_place_undo(core, parts, count);
+        return status;
+    }
+    core_room_ahead(core, parts, count);
+    return SNOW_OK;
+}
+
+static void note_size(struct core *core, uint64_t size)
+{
+    core->largest_recent -= core->largest_recent / 256;
+    if (size > core->largest_recent)
+        core->largest_recent = size;
+}
+
+/* Makes the record and answers with the grant.  NO_SPACE: no room now. */
 static enum snow_status grant_item(struct core *core, struct request *request, uint32_t index,
-                                   uint64_t hash)
+                                   struct key_hash key)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
-    struct part parts[LIMIT_PARTS * LIMIT_REPLICAS];
-    uint32_t count = 0;
+    bool beside = core_object_find(core, key.key, key.hash, OBJECT_READABLE) != 0;
     uint32_t write_number;
-    uint32_t number = core_object_create(core, item->key, hash);
+    uint32_t number = core_object_create(core, key.key, key.hash);
 
     if (number == 0)
         return SNOW_NO_MEMORY;
     struct object *object = core_object(core, number);
 
-    object->size = item->size & ((UINT64_C(1) << 41) - 1);
-    enum snow_status status = core_place(core, request, index, number, parts, &count);
+    object->size = item->size & OBJECT_SIZE_MASK;
+    enum snow_status status = take_places(core, request, index, number, &write_number);
 
-    if (status == SNOW_OK) {
-        status = core_parts_set(core, number, parts, count);
-        if (status == SNOW_OK)
-            status = pool_take(&core->writes, &write_number);
-        if (status != SNOW_OK)
-            core_place_undo(core, parts, count);
-    }
     if (status != SNOW_OK) {
-        core_parts_drop(core, number);
         core_object_free(core, number);
         return status;
     }
-    uint32_t depth = depth_of(core, request, index);
-
-    object->depth = depth < CORE_DEPTH_UNKNOWN ? (uint16_t)depth : CORE_DEPTH_UNKNOWN;
+    object->depth = depth_of(core, request, index);
     object->gen = next_gen(core);
-    if (item->flags & WIRE_PUT_REPLACE)
+    /* Also when the value it takes the place of is only hidden, on a silent node. */
+    if ((item->flags & WIRE_PUT_REPLACE) || beside)
         object_flag(object, OBJECT_REPLACED);
-    if (item->size > core->largest_recent)
-        core->largest_recent = item->size;
+    note_size(core, item->size);
     open_write(core, request, index, number, write_number);
     answer_with_grant(core, request, index, number);
-    core_room_ahead(core, core->segments[object->segment]);
     return SNOW_OK;
 }
 
@@ -177,12 +198,12 @@ static void wait_for_writer(struct core *core, struct request *request, uint32_t
 /* What the records of its key mean for a put: answered or waiting (true), or it needs a grant
  * (false). */
 static bool settle_with_others(struct core *core, struct request *request, uint32_t index,
-                               uint64_t hash)
+                               struct key_hash key)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
     struct object_cursor cursor;
-    uint32_t number = core_object_first(core, item->key, hash, &cursor);
+    uint32_t number = core_object_first(core, key.key, key.hash, &cursor);
     uint32_t readable = 0;
     uint32_t writing = 0;
 
@@ -224,13 +245,13 @@ static enum snow_status answer_item(struct core *core, struct request *request, 
                                     bool queue_first)
 {
     const struct wire_put_start_req *put = request->message;
-    uint64_t hash = hash_key(CORE_TENANT, put->items[index].key).low;
+    struct key_hash key = core_key_hash(put->items[index].key);
 
-    if (settle_with_others(core, request, index, hash))
+    if (settle_with_others(core, request, index, key))
         return SNOW_OK;
     if (queue_first && !list_is_empty(&core->room))
         return SNOW_NO_SPACE;
-    enum snow_status status = grant_item(core, request, index, hash);
+    enum snow_status status = grant_item(core, request, index, key);
 
     if (status == SNOW_OK || status == SNOW_NO_SPACE)
         return status;
@@ -306,9 +327,10 @@ void core_write_detach(struct core *core, uint32_t object, struct list *waiters)
     wheel_cancel(&core->wheel, &write->timer);
     list_remove(&write->of_session);
     session->writing_bytes -= write->bytes;
+    core->writing_bytes -= write->bytes;
     core->writing--;
-    core->room_changed = true; /* the session's bound may have room again */
     pool_give(&core->writes, number);
+    core_room_return(core, session);
 }
 
 /* Those that waited for this write try again by themselves. */
@@ -335,58 +357,68 @@ void core_write_fail(struct core *core, uint32_t object)
     release_waiters(core, &waiters);
 }
 
-static uint32_t count_replicas(uint16_t mask)
-{
-    return (uint32_t)__builtin_popcount(mask);
-}
-
-static uint16_t whole_replicas(const struct core *core, uint32_t number)
+/* Bits of the replicas that were granted, and of those whose nodes still hold them. */
+static void replica_masks(const struct core *core, uint32_t number, uint16_t *granted,
+                          uint16_t *held)
 {
     uint32_t count = core_part_count(core, number);
-    uint16_t mask = 0;
 
+    *granted = 0;
+    *held = 0;
     for (uint32_t i = 0; i < count; i++)
-        mask = (uint16_t)(mask | 1u << core_part_at(core, number, i).replica);
-    return mask;
+        *granted = (uint16_t)(*granted | 1u << core_part_at(core, number, i).replica);
+    for (uint8_t replica = 0; replica < LIMIT_REPLICAS; replica++) {
+        if (core_replica_access(core, number, replica) != ACCESS_NONE)
+            *held = (uint16_t)(*held | 1u << replica);
+    }
 }
 
-/* A version of the key that can be read and is younger: this write came second in the cluster's
- * order. */
-static uint32_t readable_of(struct core *core, struct bytes key, uint64_t hash)
-{
-    return core_object_find(core, key, hash, OBJECT_READABLE);
-}
-
-static void publish(struct core *core, struct request *request, uint32_t index, uint32_t number,
-                    uint32_t shortfall)
+/* The write is a value now, or it came second in the cluster's order: a younger one is there. */
+static void publish(struct core *core, uint32_t number, struct key_hash key)
 {
     struct object *object = core_object(core, number);
-    struct bytes key = core_object_key(core, number);
-    uint64_t hash = core_object_hash(core, number);
-    uint32_t old = readable_of(core, key, hash);
-    struct write write = *core_write_of(core, number);
+    uint32_t old = core_object_find(core, key.key, key.hash, OBJECT_READABLE);
+    uint8_t pin = core_write_of(core, number)->pin;
+    uint32_t pin_ms = core_write_of(core, number)->pin_ms;
     struct list waiters;
 
     core_write_detach(core, number, &waiters);
     if (old != 0 && core_object(core, old)->gen > object->gen) {
-        core_close(core, number, CLOSE_REPLACED); /* superseded before it was there */
-        core_answer_status(core, request, index, SNOW_OK, shortfall, 0);
-        release_waiters(core, &waiters);
-        return;
+        core_close(core, number, CLOSE_REPLACED);
+    } else {
+        if (old != 0)
+            core_close(core, old, CLOSE_REPLACED);
+        core_apply_publish(core, number);
+        object->uses = 1;
+        core_victim_enter(core, number);
+        core_count(core, CORE_METRIC_puts_done, 1);
+        if (pin != WIRE_PIN_NONE && core_pin_set(core, number, pin, pin_ms) != SNOW_OK)
+            core_count(core, CORE_METRIC_pins_refused, 1); /* stored, not pinned */
     }
-    if (old != 0)
-        core_close(core, old, CLOSE_REPLACED);
-    core_apply_publish(core, number);
-    object->uses = 1;
-    core_victim_enter(core, number);
-    core_count(core, CORE_METRIC_puts_done, 1);
-    if (write.pin != WIRE_PIN_NONE &&
-        core_pin_set(core, number, write.pin, write.pin_ms) != SNOW_OK)
-        core_count(core, CORE_METRIC_busy, 1); /* the budget of hard pins: stored, not pinned */
     release_waiters(core, &waiters);
-    if (old == 0 || !core_object_is_closing(core, old) ||
-        !core_close_wait(core, old, request, index, SNOW_OK, shortfall))
-        core_answer_status(core, request, index, SNOW_OK, shortfall, 0);
+}
+
+/* Settles which copies the write has.  OK: *shortfall tells how many fewer than asked; GONE: those
+ * that were written are lost. */
+static enum snow_status settle_copies(struct core *core, uint32_t number, uint16_t written,
+                                      uint32_t *shortfall)
+{
+    uint32_t asked = core_write_of(core, number)->replicas_asked;
+    uint16_t granted;
+    uint16_t held;
+
+    replica_masks(core, number, &granted, &held);
+    if (written == 0 || (written & ~granted) != 0)
+        return SNOW_INVALID;
+    written = (uint16_t)(written & held);
+    if (written == 0) {
+        core_write_fail(core, number);
+        return SNOW_GONE;
+    }
+    if (written != granted && core_parts_split(core, number, written) != SNOW_OK)
+        return SNOW_BUSY;
+    *shortfall = asked - (uint32_t)__builtin_popcount(written);
+    return SNOW_OK;
 }
 
 static enum snow_status missing_gen(const struct core *core)
@@ -398,41 +430,33 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
 {
     const struct wire_put_end_req *end = request->message;
     const struct wire_written *item = &end->items[index];
-    uint64_t hash = hash_key(CORE_TENANT, item->key).low;
-    struct object_cursor cursor;
-    uint32_t number = core_object_first(core, item->key, hash, &cursor);
+    struct key_hash key = core_key_hash(item->key);
+    uint32_t number = core_object_find_gen(core, key.key, key.hash, item->gen);
+    uint32_t shortfall = 0;
+    enum snow_status status = SNOW_OK;
+    enum object_state state = number == 0 ? OBJECT_ABSENT : core_object(core, number)->state;
 
-    while (number != 0 && core_object(core, number)->gen != item->gen)
-        number = core_object_next(&cursor);
-    if (number == 0) {
-        core_answer_status(core, request, index, missing_gen(core), 0, 0);
+    if (state == OBJECT_ABSENT)
+        status = missing_gen(core);
+    else if (state == OBJECT_RECOVERING)
+        status = SNOW_UNKNOWN;
+    else if (state == OBJECT_CLOSING)
+        status = SNOW_GONE;
+    else if (state == OBJECT_WRITING)
+        status = settle_copies(core, number, item->replicas, &shortfall);
+    if (status != SNOW_OK) {
+        core_answer_status(core, request, index, status, 0, 0);
         return;
     }
-    switch ((enum object_state)core_object(core, number)->state) {
-    case OBJECT_READABLE:
-        core_answer_status(core, request, index, SNOW_OK, 0, 0);
-        return;
-    case OBJECT_RECOVERING:
-        core_answer_status(core, request, index, SNOW_UNKNOWN, 0, 0);
-        return;
-    case OBJECT_WRITING:
-        break;
-    default:
-        core_answer_status(core, request, index, SNOW_GONE, 0, 0);
-        return;
-    }
-    uint32_t asked = core_write_of(core, number)->replicas_asked;
+    bool replaces = (core_object(core, number)->flags & OBJECT_REPLACED) != 0;
 
-    if (item->replicas == 0 || (item->replicas & ~whole_replicas(core, number)) != 0) {
-        core_answer_status(core, request, index, SNOW_INVALID, 0, 0);
-        return;
-    }
-    if (item->replicas != whole_replicas(core, number) &&
-        core_parts_split(core, number, item->replicas) != SNOW_OK) {
-        core_answer_status(core, request, index, SNOW_BUSY, 0, 0);
-        return;
-    }
-    publish(core, request, index, number, asked - count_replicas(item->replicas));
+    if (state == OBJECT_WRITING)
+        publish(core, number, key);
+    /* Asked again it is READABLE already; what it replaced may still be on its way out. */
+    if (replaces)
+        core_close_wait(core, key, request, index, SNOW_OK, shortfall);
+    else
+        core_answer_status(core, request, index, SNOW_OK, shortfall, 0);
 }
 
 void core_put_end(struct core *core, const struct core_input *input, uint32_t session)
@@ -452,19 +476,19 @@ static void abort_item(struct core *core, struct request *request, uint32_t inde
 {
     const struct wire_put_abort_req *abort = request->message;
     const struct wire_key_gen *item = &abort->items[index];
-    uint64_t hash = hash_key(CORE_TENANT, item->key).low;
-    struct object_cursor cursor;
-    uint32_t number = core_object_first(core, item->key, hash, &cursor);
+    struct key_hash key = core_key_hash(item->key);
+    uint32_t number = core_object_find_gen(core, key.key, key.hash, item->gen);
+    enum object_state state = number == 0 ? OBJECT_ABSENT : core_object(core, number)->state;
 
-    while (number != 0 && core_object(core, number)->gen != item->gen)
-        number = core_object_next(&cursor);
-    if (number != 0 && core_object(core, number)->state == OBJECT_WRITING) {
+    if (state != OBJECT_WRITING && state != OBJECT_CLOSING) {
+        core_answer_status(core, request, index, number == 0 ? missing_gen(core) : SNOW_GONE, 0, 0);
+        return;
+    }
+    if (state == OBJECT_WRITING) {
         core_count(core, CORE_METRIC_puts_aborted, 1);
         core_write_fail(core, number);
     }
-    if (number == 0 || core_object(core, number)->state != OBJECT_CLOSING ||
-        !core_close_wait(core, number, request, index, SNOW_OK, 0))
-        core_answer_status(core, request, index, number == 0 ? missing_gen(core) : SNOW_GONE, 0, 0);
+    core_close_wait(core, key, request, index, SNOW_OK, 0);
 }
 
 void core_put_abort(struct core *core, const struct core_input *input, uint32_t session)

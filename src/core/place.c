@@ -1,0 +1,344 @@
+/* Placement: which extents of which nodes a new object gets.
+ *
+ * Problem.  A chain of objects is usable only to its first hole, so what belongs together should
+ *           die together; yet all nodes are to be filled alike.
+ * Idea.     The objects of a request go to one segment until 64 MiB, then to the next: the better
+ *           of two random candidates.  An object goes into one extent when it can, else into
+ *           pieces of that segment; into pieces of several only when it is larger than one.
+ *           Copies go to different nodes, and to different hosts when there are enough.
+ * Threads.  The core's own. */
+#include "core/inside.h"
+
+#include <string.h>
+
+#define REQUEST_SHARE (64 * MIB)
+#define PIECE_MIN (64 * KIB)
+#define NEARLY_FULL 50u /* per mille of a segment that is free */
+
+bool core_segment_open(const struct core *core, const struct segment *segment)
+{
+    if (segment->space == NULL || space_is_recovering(segment->space))
+        return false;
+    const struct node *node = core->nodes[segment->node];
+
+    return node->state == NODE_ALIVE && node->linked;
+}
+
+/* ---- choosing a segment ---- */
+
+struct choice {
+    const struct part *taken; /* parts of earlier replicas: other nodes, then other hosts */
+    uint32_t taken_count;
+    struct bytes name; /* preferred, may be empty */
+};
+
+static const struct node *node_of(const struct core *core, const struct part *part)
+{
+    return core->nodes[core->segments[part->segment]->node];
+}
+
+static bool may_serve(const struct core *core, const struct choice *choice,
+                      const struct segment *segment)
+{
+    if (!core_segment_open(core, segment))
+        return false;
+    for (uint32_t i = 0; i < choice->taken_count; i++) {
+        if (node_of(core, &choice->taken[i]) == core->nodes[segment->node])
+            return false;
+    }
+    return true;
+}
+
+static bool host_is_taken(const struct core *core, const struct choice *choice,
+                          const struct segment *segment)
+{
+    const char *host = core->nodes[segment->node]->host;
+
+    for (uint32_t i = 0; i < choice->taken_count; i++) {
+        if (strcmp(node_of(core, &choice->taken[i])->host, host) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* One that may serve, from a random start on; one of another host, if there is one. */
+static struct segment *random_segment(struct core *core, const struct choice *choice)
+{
+    struct segment *same_host = NULL;
+    uint32_t start;
+
+    if (core->segment_count == 0)
+        return NULL;
+    start = (uint32_t)rng_below(&core->rng, core->segment_count);
+    for (uint32_t i = 0; i < core->segment_count; i++) {
+        struct segment *segment = core->segments[(start + i) % core->segment_count];
+
+        if (!may_serve(core, choice, segment))
+            continue;
+        if (!host_is_taken(core, choice, segment))
+            return segment;
+        if (same_host == NULL)
+            same_host = segment;
+    }
+    return same_host;
+}
+
+static struct segment *named_segment(struct core *core, const struct choice *choice)
+{
+    uint32_t start;
+
+    if (choice->name.size == 0 || core->segment_count == 0)
+        return NULL;
+    start = (uint32_t)rng_below(&core->rng, core->segment_count);
+    for (uint32_t i = 0; i < core->segment_count; i++) {
+        struct segment *segment = core->segments[(start + i) % core->segment_count];
+
+        if (may_serve(core, choice, segment) &&
+            bytes_equal(choice->name, bytes_of_string(segment->name)))
+            return segment;
+    }
+    return NULL;
+}
+
+/* Per mille of it. */
+static uint64_t free_share(const struct segment *segment)
+{
+    return space_free_bytes(segment->space) / SPACE_GRANULE * 1000 /
+           (space_size(segment->space) / SPACE_GRANULE);
+}
+
+/* The better of two candidates: more free, or when both are nearly full, an older victim. */
+static struct segment *better(struct core *core, struct segment *a, struct segment *b)
+{
+    uint64_t a_free = free_share(a);
+    uint64_t b_free = free_share(b);
+
+    if (a_free > NEARLY_FULL || b_free > NEARLY_FULL)
+        return a_free >= b_free ? a : b;
+    uint32_t a_victim = core_victim_next(core, a);
+    uint32_t b_victim = core_victim_next(core, b);
+
+    if (a_victim == 0 || b_victim == 0)
+        return a_victim == 0 ? b : a;
+    uint32_t now = (uint32_t)core->touches;
+    uint32_t a_age = now - core_object(core, a_victim)->last_touch;
+    uint32_t b_age = now - core_object(core, b_victim)->last_touch;
+
+    return a_age >= b_age ? a : b;
+}
+
+static struct segment *choose(struct core *core, const struct request *request,
+                              const struct choice *choice)
+{
+    bool first = choice->taken_count == 0;
+    uint16_t kept = first ? request->segment : request->lacking;
+
+    if (kept != UINT16_MAX && (first ? request->placed < REQUEST_SHARE : !request->lacking_first) &&
+        may_serve(core, choice, core->segments[kept]))
+        return core->segments[kept];
+    struct segment *named = named_segment(core, choice);
+
+    if (named != NULL)
+        return named;
+    struct segment *one = random_segment(core, choice);
+
+    if (core->segment_count < 2 || one == NULL)
+        return one;
+    struct segment *other = random_segment(core, choice);
+
+    return host_is_taken(core, choice, one) == host_is_taken(core, choice, other)
+               ? better(core, one, other)
+               : one;
+}
+
+/* ---- taking ---- */
+
+/* What is to be placed. */
+struct load {
+    uint64_t size; /* bytes of the object */
+    uint64_t tail; /* bytes of a long key, in the extent of part 0 */
+    uint32_t owner;
+};
+
+static uint64_t key_tail(const struct wire_put_item *item)
+{
+    return item->key.size > WIRE_KEY_INLINE ? item->key.size : 0;
+}
+
+uint64_t core_place_bytes(const struct wire_put_item *item)
+{
+    return space_round(item->size + key_tail(item));
+}
+
+bool core_place_exceeds(const struct core *core, const struct segment *segment, uint64_t bytes)
+{
+    return bytes > space_size(segment->space) - core_room_reserve(core, segment);
+}
+
+void core_place_undo(struct core *core, const struct part *parts, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct segment *segment = core->segments[parts[i].segment];
+
+        core->free_bytes += space_capacity(segment->space, parts[i].slot);
+        space_give(segment->space, parts[i].slot);
+    }
+}
+
+/* size: bytes of the object; tail: bytes that its key needs behind them. */
+static bool take_one(struct core *core, struct segment *segment, uint64_t size, uint64_t tail,
+                     uint32_t owner, struct part *part)
+{
+    uint32_t slot;
+
+    if (space_take(segment->space, size + tail, owner, &slot) != SNOW_OK)
+        return false;
+    core->free_bytes -= space_capacity(segment->space, slot);
+    *part = (struct part){
+        .segment = (uint16_t)segment->index, .present = true, .slot = slot, .length = size};
+    return true;
+}
+
+/* Several extents of one segment, largest runs first; adds to parts and returns the bytes still
+ * missing. */
+static uint64_t take_pieces(struct core *core, struct segment *segment, uint64_t left,
+                            const struct load *load, struct part *parts, uint32_t *count)
+{
+    while (left > 0 && *count < LIMIT_PARTS) {
+        uint64_t tail = *count == 0 ? load->tail : 0;
+        uint64_t run = space_largest_run(segment->space) / SPACE_ALIGN * SPACE_ALIGN;
+        uint64_t piece = run < left + tail ? run : left + tail;
+
+        if (piece < left + tail && piece < PIECE_MIN)
+            break;
+        if (!take_one(core, segment, piece - tail, tail, load->owner, &parts[*count]))
+            break;
+        left -= piece - tail;
+        (*count)++;
+    }
+    return left;
+}
+
+/* One replica: one extent of the chosen segment, else pieces of it, else pieces of others too. */
+static bool take_replica(struct core *core, struct segment *segment, const struct choice *choice,
+                         const struct load *load, struct part *parts, uint32_t *count)
+{
+    *count = 0;
+    if (take_one(core, segment, load->size, load->tail, load->owner, &parts[0])) {
+        *count = 1;
+        return true;
+    }
+    uint64_t left = take_pieces(core, segment, load->size, load, parts, count);
+
+    /* Elsewhere only when the segment is too small for it: else eviction there makes room. */
+    bool elsewhere = core_place_exceeds(core, segment, load->size + load->tail);
+
+    for (uint32_t i = 0; elsewhere && left > 0 && i < core->segment_count; i++) {
+        struct segment *other = core->segments[i];
+
+        if (other != segment && may_serve(core, choice, other))
+            left = take_pieces(core, other, left, load, parts, count);
+    }
+    if (left == 0 && *count > 0)
+        return true;
+    core_place_undo(core, parts, *count);
+    *count = 0;
+    return false;
+}
+
+static void number_parts(struct part *parts, uint32_t count, uint8_t replica)
+{
+    uint64_t offset = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        parts[i].replica = replica;
+        parts[i].part = (uint16_t)i;
+        parts[i].parts = (uint16_t)count;
+        parts[i].object_offset = offset;
+        offset += parts[i].length;
+    }
+}
+
+static void keep_segment(struct request *request, const struct segment *segment)
+{
+    if (request->segment != segment->index)
+        request->placed = 0;
+    request->segment = (uint16_t)segment->index;
+}
+
+enum snow_status core_place(struct core *core, struct request *request, uint32_t index,
+                            uint32_t owner, struct part *parts, uint32_t *count)
+{
+    const struct wire_put_start_req *put = request->message;
+    const struct wire_put_item *item = &put->items[index];
+    struct load load = {.size = item->size, .tail = key_tail(item), .owner = owner};
+    struct choice choice = {.taken = parts, .name = put->segment};
+
+    *count = 0;
+    if (core_session_is_full(core, core->sessions[request->session], item->size))
+        return SNOW_NO_SPACE;
+    for (uint8_t replica = 0; replica < item->replicas; replica++) {
+        struct segment *segment;
+        uint32_t taken = 0;
+
+        choice.taken_count = *count;
+        segment = choose(core, request, &choice);
+        if (segment == NULL && replica > 0)
+            break; /* fewer nodes than copies: a shortfall */
+        if (replica == 0 && segment != NULL)
+            keep_segment(request, segment);
+        if (segment == NULL ||
+            !take_replica(core, segment, &choice, &load, &parts[*count], &taken)) {
+            core_place_undo(core, parts, *count);
+            *count = 0;
+            request->lacking = segment == NULL ? UINT16_MAX : (uint16_t)segment->index;
+            request->lacking_first = replica == 0;
+            return SNOW_NO_SPACE;
+        }
+        number_parts(&parts[*count], taken, replica);
+        *count += taken;
+    }
+    request->placed += item->size;
+    return SNOW_OK;
+}
+
+/* ---- where room is to be made ---- */
+
+struct segment *core_place_lacking(struct core *core, struct request *request)
+{
+    const struct wire_put_start_req *put = request->message;
+    struct choice choice = {.name = put->segment};
+
+    if (request->lacking != UINT16_MAX &&
+        core_segment_open(core, core->segments[request->lacking]))
+        return core->segments[request->lacking];
+    struct segment *segment = choose(core, request, &choice);
+
+    if (segment == NULL)
+        return NULL;
+    keep_segment(request, segment);
+    request->lacking = request->segment;
+    request->lacking_first = true;
+    return segment;
+}
+
+struct segment *core_place_elsewhere(struct core *core, struct request *request, uint64_t bytes)
+{
+    uint32_t start = (uint32_t)rng_below(&core->rng, core->segment_count);
+
+    for (uint32_t i = 0; i < core->segment_count; i++) {
+        struct segment *segment = core->segments[(start + i) % core->segment_count];
+
+        if (segment->index == request->lacking || !core_segment_open(core, segment) ||
+            (!request->lacking_first &&
+             segment->node == core->segments[request->segment]->node))
+            continue;
+        if (core_victim_next(core, segment) == 0 && space_largest_run(segment->space) < bytes)
+            continue;
+        if (request->lacking_first)
+            keep_segment(request, segment);
+        request->lacking = (uint16_t)segment->index;
+        return segment;
+    }
+    return NULL;
+}

@@ -1,0 +1,725 @@
+/* A small world around one core: sessions, and nodes that do what they are told.
+ *
+ * Every step is followed by core_check.  Every reply is checked: it encodes into a frame, each item
+ * of a request is answered once, the last reply is marked and nothing comes after it.  A node keeps
+ * the state of its slots, as an inventory would tell it; it acknowledges forgets at once unless
+ * told to wait. */
+#ifndef TESTS_UNIT_CORE_HARNESS_H
+#define TESTS_UNIT_CORE_HARNESS_H
+
+#include "base/limits.h"
+#include "core/core.h"
+#include "wire/grant.h"
+#include "wire/messages.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define WORLD_NODES 4u
+#define WORLD_SEGMENTS 2u
+#define WORLD_TOKENS 20000u
+#define WORLD_FORGETS 8192u
+
+/* One slot of a segment, as its node has it; state FREE: nothing there. */
+struct world_slot {
+    struct wire_inventory_row row;
+    char key[64]; /* the row's, when it is short enough */
+};
+
+struct world_forget {
+    uint32_t segment;
+    struct wire_slot_gen item;
+    bool closed; /* the first acknowledgement was given */
+};
+
+struct world_node {
+    uint64_t number;
+    uint64_t incarnation;
+    uint64_t process;
+    const char *host;
+    uint64_t size;
+    uint32_t slot_count;
+    uint32_t segment_count;
+    struct world_slot *slots[WORLD_SEGMENTS];
+    struct hash128 secret;
+    bool linked;
+    bool holds_closed; /* acknowledges nothing by itself */
+    bool holds_freed;  /* acknowledges CLOSED, not FREED */
+    struct world_forget forgets[WORLD_FORGETS];
+    uint32_t forget_count;
+};
+
+struct world_request {
+    uint16_t type;
+    uint32_t items;
+    uint32_t answered;
+    bool done;
+    bool cancelled;
+    enum snow_status status; /* of the request as a whole */
+    uint8_t *seen;           /* by item */
+    struct wire_put_grant *grants;
+    struct wire_item_status *statuses;
+    void *message; /* of the last reply */
+};
+
+struct world {
+    struct core *core;
+    struct core_options options;
+    struct core_start start;
+    struct core_outputs outputs;
+    struct core_output **unread; /* the first output that is not looked at yet */
+    uint64_t now_ns;
+    uint32_t persists;
+    uint64_t session; /* of the last CORE_OUT_SESSION */
+    struct arena arena;
+    struct world_node nodes[WORLD_NODES];
+    uint32_t node_count;
+    struct world_request *requests; /* by token */
+    uint64_t token;                 /* last one used */
+    uint8_t *frame;
+    bool unchecked; /* leaves core_check to the test */
+};
+
+static inline void world_open(struct world *world)
+{
+    struct core *core = NULL;
+
+    world->start.now_ns = world->now_ns;
+    assert_int_equal(core_create(&world->options, &world->start, &core), SNOW_OK);
+    world->core = core;
+}
+
+static inline void world_init(struct world *world)
+{
+    memset(world, 0, sizeof(*world));
+    world->options = core_options_default();
+    world->options.reserve_bytes = 1; /* nothing is evicted ahead unless a test wants it */
+    world->start = (struct core_start){
+        .cluster = 1, .term = 1, .secret_low = 2, .secret_high = 3};
+    world->now_ns = 1000 * NS_PER_S;
+    core_outputs_init(&world->outputs);
+    world->unread = &world->outputs.first;
+    arena_init(&world->arena, 0);
+    world->requests = calloc(WORLD_TOKENS, sizeof(*world->requests));
+    world->frame = malloc(LIMIT_BODY_SIZE);
+    assert_non_null(world->requests);
+    assert_non_null(world->frame);
+}
+
+static inline void world_close(struct world *world)
+{
+    core_destroy(world->core);
+    world->core = NULL;
+}
+
+static inline void world_deinit(struct world *world)
+{
+    if (world->core != NULL)
+        world_close(world);
+    for (uint32_t i = 0; i < world->node_count; i++) {
+        for (uint32_t j = 0; j < world->nodes[i].segment_count; j++)
+            free(world->nodes[i].slots[j]);
+    }
+    core_outputs_deinit(&world->outputs);
+    arena_deinit(&world->arena);
+    free(world->requests);
+    free(world->frame);
+}
+
+static inline void *world_take(struct world *world, size_t count, size_t size)
+{
+    void *at = arena_array(&world->arena, count == 0 ? 1 : count, size);
+
+    assert_non_null(at);
+    return at;
+}
+
+/* ---- replies ---- */
+
+static inline void world_answer(struct world_request *request, uint32_t index)
+{
+    assert_true(index < request->items);
+    assert_int_equal(request->seen[index], 0);
+    request->seen[index] = 1;
+    request->answered++;
+}
+
+static inline void world_reply(struct world *world, const struct core_output *output)
+{
+    struct world_request *request = &world->requests[output->token];
+    struct writer writer;
+
+    assert_true(output->token > 0 && output->token <= world->token);
+    assert_false(request->done || request->cancelled);
+    assert_int_equal(request->type, output->type);
+    request->done = output->last;
+    request->status = output->status;
+    request->message = output->message;
+    if (output->status != SNOW_OK) {
+        assert_true(output->last);
+        return;
+    }
+    writer_init(&writer, world->frame, LIMIT_BODY_SIZE, WIRE_VERSION);
+    assert_int_equal(wire_reply_encode(output->type, output->message, &writer), SNOW_OK);
+    if (output->type == WIRE_put_start) {
+        const struct wire_put_start_rep *reply = output->message;
+
+        for (uint32_t i = 0; i < reply->items_count; i++) {
+            world_answer(request, reply->items[i].index);
+            request->grants[reply->items[i].index] = reply->items[i];
+        }
+    } else if (output->type == WIRE_put_end || output->type == WIRE_put_abort ||
+               output->type == WIRE_remove || output->type == WIRE_pin) {
+        const struct wire_put_end_rep *reply = output->message;
+
+        for (uint32_t i = 0; i < reply->items_count; i++) {
+            world_answer(request, reply->items[i].index);
+            request->statuses[reply->items[i].index] = reply->items[i];
+        }
+    } else {
+        request->answered = request->items;
+    }
+    assert_true(!output->last || request->answered == request->items);
+}
+
+static inline void world_note_forget(struct world *world, const struct core_output *output)
+{
+    const struct wire_forget_req *forget = output->message;
+
+    for (uint32_t i = 0; i < world->node_count; i++) {
+        struct world_node *node = &world->nodes[i];
+
+        if (node->number != output->to)
+            continue;
+        assert_true(node->linked);
+        assert_true(forget->items_count <= LIMIT_BATCH_ITEMS && forget->items_count > 0);
+        for (uint32_t j = 0; j < forget->items_count; j++) {
+            assert_true(node->forget_count < WORLD_FORGETS);
+            node->forgets[node->forget_count++] =
+                (struct world_forget){.segment = forget->segment, .item = forget->items[j]};
+        }
+        return;
+    }
+    fail_msg("a forget to an unknown node");
+}
+
+static inline void world_read_outputs(struct world *world)
+{
+    while (*world->unread != NULL) {
+        struct core_output *output = *world->unread;
+
+        world->unread = &output->next;
+        switch (output->kind) {
+        case CORE_OUT_PERSIST:
+            world->persists++;
+            break;
+        case CORE_OUT_SESSION:
+            world->session = output->status == SNOW_OK ? output->to : 0;
+            break;
+        case CORE_OUT_REPLY:
+            world_reply(world, output);
+            break;
+        case CORE_OUT_FORGET:
+            world_note_forget(world, output);
+            break;
+        }
+    }
+}
+
+/* ---- steps ---- */
+
+static inline void world_step_alone(struct world *world, const struct core_input *input)
+{
+    core_step(world->core, world->now_ns, input, &world->outputs);
+    world_read_outputs(world);
+    if (!world->unchecked)
+        core_check(world->core);
+}
+
+static inline void node_forget_slot(struct world_node *node, uint32_t segment,
+                                    const struct wire_slot_gen *item)
+{
+    struct wire_inventory_row *row = &node->slots[segment][item->slot].row;
+
+    if (row->gen <= item->gen)
+        row->state = WIRE_SLOT_FREE;
+}
+
+/* Sends the acknowledgement of the forget at this place of the node's queue. */
+static inline void node_acknowledge(struct world *world, struct world_node *node, uint32_t at,
+                                    bool freed)
+{
+    struct world_forget forget = node->forgets[at];
+    struct wire_closed closed = {
+        .slot = forget.item.slot, .gen = forget.item.gen, .freed = freed};
+    struct wire_forget_rep reply = {.segment = forget.segment, .items = &closed, .items_count = 1};
+    struct core_input input = {.kind = CORE_MESSAGE,
+                               .from = node->number,
+                               .type = WIRE_forget,
+                               .message = &reply};
+
+    node_forget_slot(node, forget.segment, &forget.item);
+    if (freed) {
+        node->forget_count--;
+        memmove(&node->forgets[at], &node->forgets[at + 1],
+                (node->forget_count - at) * sizeof(forget));
+    } else {
+        node->forgets[at].closed = true;
+    }
+    world_step_alone(world, &input);
+}
+
+/* Second acknowledgement alone. */
+static inline void node_free(struct world *world, struct world_node *node, uint32_t at)
+{
+    struct world_forget forget = node->forgets[at];
+    struct wire_freed_msg freed = {
+        .segment = forget.segment, .items = &forget.item, .items_count = 1};
+    struct core_input input = {.kind = CORE_MESSAGE,
+                               .from = node->number,
+                               .type = WIRE_freed,
+                               .message = &freed};
+
+    assert_true(forget.closed);
+    node->forget_count--;
+    memmove(&node->forgets[at], &node->forgets[at + 1], (node->forget_count - at) * sizeof(forget));
+    world_step_alone(world, &input);
+}
+
+/* Nodes do what they are told until nothing is left to do. */
+static inline void world_settle(struct world *world)
+{
+    for (uint32_t i = 0; i < world->node_count; i++) {
+        struct world_node *node = &world->nodes[i];
+        uint32_t at = 0;
+
+        while (at < node->forget_count && node->linked && !node->holds_closed) {
+            if (node->holds_freed) {
+                if (!node->forgets[at].closed)
+                    node_acknowledge(world, node, at, false);
+                at++;
+            } else if (node->forgets[at].closed) {
+                node_free(world, node, at);
+            } else {
+                node_acknowledge(world, node, at, true);
+            }
+            i = 0;
+            node = &world->nodes[i];
+            at = node->holds_freed ? at : 0;
+        }
+    }
+}
+
+static inline void world_step(struct world *world, const struct core_input *input)
+{
+    world_step_alone(world, input);
+    world_settle(world);
+}
+
+static inline void world_tick(struct world *world)
+{
+    world_step(world, &(struct core_input){.kind = CORE_TICK});
+}
+
+/* Ticks when the core asks for it, until that time. */
+static inline void world_run(struct world *world, uint64_t for_ns)
+{
+    uint64_t until_ns = world->now_ns + for_ns;
+
+    for (uint32_t steps = 0; core_wake_ns(world->core) <= until_ns; steps++) {
+        uint64_t wake_ns = core_wake_ns(world->core);
+
+        assert_true(steps < 200000);
+        if (wake_ns > world->now_ns)
+            world->now_ns = wake_ns;
+        world_tick(world);
+    }
+    world->now_ns = until_ns;
+    world_tick(world);
+}
+
+/* ---- sessions and requests ---- */
+
+static inline uint64_t session_open(struct world *world, uint64_t returning)
+{
+    world_step(world, &(struct core_input){.kind = CORE_SESSION_OPEN, .from = returning});
+    assert_true(world->session != 0);
+    return world->session;
+}
+
+static inline void session_break(struct world *world, uint64_t session)
+{
+    world_step(world, &(struct core_input){.kind = CORE_SESSION_BREAK, .from = session});
+}
+
+/* Sends a request that is answered within timeout_ms; returns what becomes of it. */
+static inline struct world_request *world_ask(struct world *world, uint64_t session, uint16_t type,
+                                              const void *message, uint32_t items,
+                                              uint64_t timeout_ms)
+{
+    struct world_request *request = &world->requests[++world->token];
+
+    assert_true(world->token < WORLD_TOKENS);
+    request->type = type;
+    request->items = items;
+    request->seen = world_take(world, items, 1);
+    request->grants = world_take(world, items, sizeof(*request->grants));
+    request->statuses = world_take(world, items, sizeof(*request->statuses));
+    world_step(world, &(struct core_input){.kind = CORE_MESSAGE,
+                                           .from = session,
+                                           .token = world->token,
+                                           .type = type,
+                                           .message = message,
+                                           .deadline_ns =
+                                               world->now_ns + timeout_ms * NS_PER_MS});
+    return request;
+}
+
+static inline struct bytes world_key(const char *text)
+{
+    return bytes_of_string(text);
+}
+
+/* ---- puts: one item, or a batch of keys "<name><number>" ---- */
+
+static inline struct wire_put_start_req *put_message(struct world *world, uint64_t operation,
+                                                     const char *key, uint64_t size)
+{
+    struct wire_put_start_req *put = world_take(world, 1, sizeof(*put));
+
+    put->operation = operation;
+    put->items = world_take(world, 1, sizeof(*put->items));
+    put->items_count = 1;
+    put->items[0] = (struct wire_put_item){
+        .key = world_key(key), .size = size, .depth = WIRE_DEPTH_UNKNOWN, .replicas = 1};
+    return put;
+}
+
+static inline struct world_request *put_send(struct world *world, uint64_t session,
+                                             struct wire_put_start_req *put, uint32_t wait_ms)
+{
+    put->wait_ms = wait_ms;
+    return world_ask(world, session, WIRE_put_start, put, put->items_count, 10000);
+}
+
+static inline struct world_request *put_start(struct world *world, uint64_t session,
+                                              uint64_t operation, const char *key, uint64_t size)
+{
+    return put_send(world, session, put_message(world, operation, key, size), 0);
+}
+
+/* The client writes the bytes: the nodes' slots turn WRITTEN, if the grant is one. */
+static inline void grant_write(struct world *world, struct bytes key, uint64_t size,
+                               const struct wire_put_grant *grant, uint16_t flags)
+{
+    struct hash128 hash = hash_key(0, key);
+
+    for (uint32_t i = 0; i < grant->places_count; i++) {
+        const struct wire_place *place = &grant->places[i];
+        struct world_node *node = NULL;
+
+        for (uint32_t j = 0; j < world->node_count; j++) {
+            if (world->nodes[j].number == place->node)
+                node = &world->nodes[j];
+        }
+        assert_non_null(node);
+        struct grant_fields fields = {.segment = place->segment,
+                                      .slot = place->slot,
+                                      .gen = grant->gen,
+                                      .offset = place->offset,
+                                      .length = place->length,
+                                      .object_size = size,
+                                      .object_offset = place->object_offset,
+                                      .part = place->part,
+                                      .parts = place->parts,
+                                      .replica = place->replica,
+                                      .flags = flags,
+                                      .key = hash};
+
+        assert_int_equal(place->mac, grant_write_mac(&node->secret, &fields));
+        struct world_slot *slot = &node->slots[place->segment][place->slot];
+
+        assert_true(slot->row.state == WIRE_SLOT_FREE);
+        slot->row = (struct wire_inventory_row){.slot = place->slot,
+                                                .gen = grant->gen,
+                                                .state = WIRE_SLOT_WRITTEN,
+                                                .replica = place->replica,
+                                                .part = place->part,
+                                                .parts = place->parts,
+                                                .flags = flags,
+                                                .offset = place->offset,
+                                                .length = place->length,
+                                                .object_size = size,
+                                                .object_offset = place->object_offset,
+                                                .key_hash_low = hash.low,
+                                                .key_hash_high = hash.high};
+        if (place->part == 0)
+            slot->row.key = key;
+    }
+}
+
+static inline struct world_request *put_end_gen(struct world *world, uint64_t session,
+                                                const char *key, uint64_t gen, uint16_t replicas)
+{
+    struct wire_put_end_req *end = world_take(world, 1, sizeof(*end));
+
+    end->items = world_take(world, 1, sizeof(*end->items));
+    end->items_count = 1;
+    end->items[0] =
+        (struct wire_written){.key = world_key(key), .gen = gen, .replicas = replicas};
+    return world_ask(world, session, WIRE_put_end, end, 1, 10000);
+}
+
+static inline struct world_request *put_abort_gen(struct world *world, uint64_t session,
+                                                  const char *key, uint64_t gen)
+{
+    struct wire_put_abort_req *abort = world_take(world, 1, sizeof(*abort));
+
+    abort->items = world_take(world, 1, sizeof(*abort->items));
+    abort->items_count = 1;
+    abort->items[0] = (struct wire_key_gen){.key = world_key(key), .gen = gen};
+    return world_ask(world, session, WIRE_put_abort, abort, 1, 10000);
+}
+
+/* The whole put; returns the generation. */
+static inline uint64_t put(struct world *world, uint64_t session, const char *key, uint64_t size)
+{
+    struct world_request *request =
+        put_send(world, session, put_message(world, world->token + 1, key, size), 1000);
+
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    uint64_t gen = request->grants[0].gen;
+
+    grant_write(world, world_key(key), size, &request->grants[0], 0);
+    request = put_end_gen(world, session, key, gen, 1);
+    assert_true(request->done);
+    assert_int_equal(request->statuses[0].status, SNOW_OK);
+    return gen;
+}
+
+/* ---- look-ups and removals of one key ---- */
+
+static inline struct wire_lookup_rep *lookup_send(struct world *world, uint64_t session,
+                                                  uint64_t operation, uint32_t flags,
+                                                  const char *const *keys, uint32_t count)
+{
+    struct wire_lookup_req *lookup = world_take(world, 1, sizeof(*lookup));
+
+    lookup->operation = operation;
+    lookup->flags = flags;
+    lookup->keys = world_take(world, count, sizeof(*lookup->keys));
+    lookup->keys_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        lookup->keys[i].key = world_key(keys[i]);
+    struct world_request *request =
+        world_ask(world, session, WIRE_lookup, lookup, count, 10000);
+
+    assert_true(request->done);
+    assert_int_equal(request->status, SNOW_OK);
+    return request->message;
+}
+
+static inline const struct wire_found *lookup(struct world *world, uint64_t session,
+                                              const char *key)
+{
+    return &lookup_send(world, session, 0, WIRE_LOOKUP_PLACES, &key, 1)->items[0];
+}
+
+static inline enum snow_status lookup_status(struct world *world, uint64_t session,
+                                             const char *key)
+{
+    return (enum snow_status)lookup(world, session, key)->status;
+}
+
+static inline struct world_request *remove_send(struct world *world, uint64_t session,
+                                                const char *key, uint32_t flags)
+{
+    struct wire_remove_req *message = world_take(world, 1, sizeof(*message));
+
+    message->flags = flags;
+    message->keys = world_take(world, 1, sizeof(*message->keys));
+    message->keys[0].key = world_key(key);
+    message->keys_count = 1;
+    return world_ask(world, session, WIRE_remove, message, 1, 10000);
+}
+
+static inline enum snow_status remove_key(struct world *world, uint64_t session, const char *key)
+{
+    struct world_request *request = remove_send(world, session, key, 0);
+
+    assert_true(request->done);
+    return (enum snow_status)request->statuses[0].status;
+}
+
+static inline uint64_t world_metric(struct world *world, const char *name)
+{
+    uint64_t *values = world_take(world, core_metric_count(), sizeof(*values));
+
+    core_metrics(world->core, values);
+    for (uint32_t i = 0; i < core_metric_count(); i++) {
+        if (strcmp(core_metric_name(i), name) == 0)
+            return values[i];
+    }
+    fail_msg("no metric %s", name);
+    return 0;
+}
+
+/* ---- nodes ---- */
+
+static inline struct world_node *node_add(struct world *world, uint64_t size, uint32_t slot_count)
+{
+    struct world_node *node = &world->nodes[world->node_count];
+
+    assert_true(world->node_count < WORLD_NODES);
+    *node = (struct world_node){.incarnation = 100 + world->node_count,
+                                .process = 1,
+                                .host = "host",
+                                .size = size,
+                                .slot_count = slot_count,
+                                .segment_count = 1};
+    node->slots[0] = calloc(slot_count, sizeof(*node->slots[0]));
+    assert_non_null(node->slots[0]);
+    world->node_count++;
+    return node;
+}
+
+static inline struct world_request *node_mount_send(struct world *world, struct world_node *node)
+{
+    struct wire_mount_req *mount = world_take(world, 1, sizeof(*mount));
+
+    mount->incarnation = node->incarnation;
+    mount->process = node->process;
+    mount->address = world_key("127.0.0.1:1");
+    mount->host = world_key(node->host);
+    mount->segments_count = node->segment_count;
+    mount->segments = world_take(world, node->segment_count, sizeof(*mount->segments));
+    for (uint32_t i = 0; i < node->segment_count; i++)
+        mount->segments[i] =
+            (struct wire_segment_info){.incarnation = node->incarnation * 10 + i,
+                                       .tier = WIRE_TIER_DRAM,
+                                       .size = node->size,
+                                       .ready = node->size,
+                                       .slot_count = node->slot_count,
+                                       .slots_ready = node->slot_count,
+                                       .name = world_key(i == 0 ? "first" : "second")};
+    node->linked = true;
+    node->forget_count = 0;
+    return world_ask(world, 0, WIRE_mount, mount, 1, 10000);
+}
+
+static inline void node_mount(struct world *world, struct world_node *node)
+{
+    struct world_request *request = node_mount_send(world, node);
+
+    assert_true(request->done);
+    assert_int_equal(request->status, SNOW_OK);
+    const struct wire_mount_rep *reply = request->message;
+
+    assert_int_equal(reply->inventory, 1);
+    node->number = reply->node;
+    node->secret = (struct hash128){reply->key_low, reply->key_high};
+}
+
+/* Tells slots first .. end-1 of a segment. */
+static inline enum snow_status node_tell(struct world *world, struct world_node *node,
+                                         uint32_t segment, uint32_t first, uint32_t end, bool last)
+{
+    struct wire_inventory_req *inventory = world_take(world, 1, sizeof(*inventory));
+
+    inventory->segment = segment;
+    inventory->last = last;
+    inventory->first_slot = first;
+    inventory->end_slot = end;
+    inventory->rows = world_take(world, end - first, sizeof(*inventory->rows));
+    for (uint32_t slot = first; slot < end; slot++) {
+        if (node->slots[segment][slot].row.state != WIRE_SLOT_FREE)
+            inventory->rows[inventory->rows_count++] = node->slots[segment][slot].row;
+    }
+    struct world_request *request =
+        world_ask(world, node->number, WIRE_inventory, inventory, 1, 10000);
+
+    assert_true(request->done);
+    return request->status;
+}
+
+static inline void node_tell_all(struct world *world, struct world_node *node)
+{
+    for (uint32_t segment = 0; segment < node->segment_count; segment++) {
+        for (uint32_t slot = 0; slot < node->slot_count; slot += 128) {
+            uint32_t end = slot + 128 < node->slot_count ? slot + 128 : node->slot_count;
+
+            assert_int_equal(
+                node_tell(world, node, segment, slot, end, end == node->slot_count), SNOW_OK);
+        }
+    }
+}
+
+/* A node that is mounted, told and ALIVE. */
+static inline struct world_node *node_start(struct world *world, uint64_t size,
+                                            uint32_t slot_count)
+{
+    struct world_node *node = node_add(world, size, slot_count);
+
+    node_mount(world, node);
+    node_tell_all(world, node);
+    return node;
+}
+
+static inline void node_break(struct world *world, struct world_node *node)
+{
+    node->linked = false;
+    node->forget_count = 0;
+    world_step(world, &(struct core_input){.kind = CORE_NODE_BREAK, .from = node->number});
+}
+
+static inline bool node_beat(struct world *world, struct world_node *node)
+{
+    struct wire_heartbeat_req *beat = world_take(world, 1, sizeof(*beat));
+
+    beat->incarnation = node->incarnation;
+    beat->process = node->process;
+    struct world_request *request = world_ask(world, 0, WIRE_heartbeat, beat, 1, 10000);
+
+    assert_true(request->done);
+    return ((const struct wire_heartbeat_rep *)request->message)->mounted;
+}
+
+/* Time passes, and the linked nodes say each second that they live. */
+static inline void world_live(struct world *world, uint64_t for_ns)
+{
+    while (for_ns > 0) {
+        uint64_t step_ns = for_ns < NS_PER_S ? for_ns : NS_PER_S;
+
+        world_run(world, step_ns);
+        for (uint32_t i = 0; i < world->node_count; i++) {
+            if (world->nodes[i].linked)
+                node_beat(world, &world->nodes[i]);
+        }
+        for_ns -= step_ns;
+    }
+}
+
+/* ---- the usual beginning ---- */
+
+struct small_world {
+    struct world world;
+    struct world_node *node;
+    uint64_t session;
+};
+
+static inline void small_open(struct small_world *small, uint64_t size)
+{
+    world_init(&small->world);
+    world_open(&small->world);
+    small->node = node_start(&small->world, size, (uint32_t)(size / 4096));
+    small->session = session_open(&small->world, 0);
+}
+
+#endif

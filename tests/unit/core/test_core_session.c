@@ -1,0 +1,186 @@
+/* Sessions that break, return and end; reads that they remember; guards. */
+#include "harness.h"
+
+static void test_break_and_return(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    uint64_t gen = put_start(world, small.session, 1, "a", 100)->grants[0].gen;
+
+    session_break(world, small.session);
+    world_live(world, 1900 * NS_PER_MS);
+    assert_int_equal(session_open(world, small.session), small.session);
+    world_live(world, 5 * NS_PER_S);
+    assert_int_equal(put_end_gen(world, small.session, "a", gen, 1)->statuses[0].status, SNOW_OK);
+    world_deinit(world);
+}
+
+static void test_break_and_end(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    const char *b = "b";
+
+    (void)state;
+    small_open(&small, MIB);
+    put(world, small.session, "b", 100);
+    lookup_send(world, small.session, 5, WIRE_LOOKUP_LEASE | WIRE_LOOKUP_PLACES, &b, 1);
+    uint64_t gen = put_start(world, small.session, 1, "a", 100)->grants[0].gen;
+
+    session_break(world, small.session);
+    world_live(world, 2100 * NS_PER_MS);
+    assert_int_equal(world_metric(world, "objects_writing"), 0);
+    assert_int_equal(world_metric(world, "sessions"), 1);
+    /* Another's put of the key needs not wait longer. */
+    uint64_t other = session_open(world, 0);
+
+    assert_true(other != small.session);
+    assert_int_equal(put_start(world, other, 1, "a", 100)->grants[0].status, SNOW_OK);
+    world_live(world, 9 * NS_PER_S);
+    assert_int_equal(world_metric(world, "sessions"), 1);
+    assert_int_equal(world_metric(world, "leased_bytes"), 0);
+    /* It comes back too late: as another; its old number means nothing. */
+    uint64_t late = session_open(world, small.session);
+
+    assert_true(late != small.session);
+    assert_int_equal(put_end_gen(world, late, "a", gen, 1)->statuses[0].status, SNOW_GONE);
+    struct world_request *request = put_start(world, small.session, 9, "c", 10);
+
+    assert_true(request->done);
+    assert_int_equal(request->status, SNOW_GONE);
+    world_deinit(world);
+}
+
+static void test_break_cancels_waiting(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    put_start(world, small.session, 1, "a", 100);
+    uint64_t other = session_open(world, 0);
+    struct wire_put_start_req *message = put_message(world, 1, "a", 100);
+
+    message->wait_writer = 1;
+    struct world_request *request = put_send(world, other, message, 5000);
+
+    assert_false(request->done);
+    request->cancelled = true;
+    session_break(world, other);
+    assert_int_equal(world_metric(world, "waiters"), 0);
+    world_live(world, 12 * NS_PER_S);
+    assert_int_equal(world_metric(world, "sessions"), 1);
+    world_deinit(world);
+}
+
+static void test_many_sessions(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    world.unchecked = true;
+    for (uint32_t i = 0; i < LIMIT_SESSIONS; i++)
+        session_open(&world, 0);
+    world_step(&world, &(struct core_input){.kind = CORE_SESSION_OPEN});
+    assert_int_equal(world.session, 0); /* BUSY */
+    core_check(world.core);
+    world_deinit(&world);
+}
+
+static void test_reads_are_bounded(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    const char *a = "a";
+
+    (void)state;
+    small_open(&small, MIB);
+    put(world, small.session, "a", 100);
+    for (uint32_t i = 1; i <= LIMIT_READS_PER_SESSION + 1; i++)
+        lookup_send(world, small.session, i, WIRE_LOOKUP_LEASE, &a, 1);
+    assert_int_equal(world_metric(world, "leased_bytes"), LIMIT_READS_PER_SESSION * 256);
+    /* The oldest is not known any more. */
+    struct wire_put_end_req end = {.continues = 1};
+
+    world_ask(world, small.session, WIRE_put_end, &end, 0, 1000);
+    assert_int_equal(world_metric(world, "continues_unknown"), 1);
+    end.continues = 2;
+    world_ask(world, small.session, WIRE_put_end, &end, 0, 1000);
+    assert_int_equal(world_metric(world, "continues_known"), 1);
+    world_live(world, 3 * NS_PER_S);
+    assert_int_equal(world_metric(world, "leased_bytes"), 0);
+    world_deinit(world);
+}
+
+static void test_lease_of_a_removed_object(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    const char *a = "a";
+
+    (void)state;
+    small_open(&small, MIB);
+    put(world, small.session, "a", 100);
+    lookup_send(world, small.session, 1, WIRE_LOOKUP_LEASE, &a, 1);
+    assert_int_equal(remove_key(world, small.session, "a"), SNOW_OK);
+    put(world, small.session, "a", 200); /* the record is another's now */
+    world_live(world, 3 * NS_PER_S);
+    assert_int_equal(world_metric(world, "leased_bytes"), 0);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_OK);
+    world_deinit(world);
+}
+
+static void test_guards(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    struct wire_key key = {.key = world_key("a")};
+    struct wire_lookup_req lookup = {
+        .flags = WIRE_LOOKUP_GUARD, .guard_ms = 500, .keys = &key, .keys_count = 1};
+
+    (void)state;
+    small_open(&small, MIB);
+    put(world, small.session, "a", 100);
+    world_ask(world, small.session, WIRE_lookup, &lookup, 1, 1000);
+    assert_int_equal(remove_key(world, small.session, "a"), SNOW_IN_USE);
+    struct wire_remove_match_req match = {.kind = WIRE_MATCH_ALL};
+    struct world_request *request =
+        world_ask(world, small.session, WIRE_remove_match, &match, 1, 1000);
+
+    assert_true(request->done);
+    assert_int_equal(((struct wire_remove_match_rep *)request->message)->guarded, 1);
+    assert_int_equal(((struct wire_remove_match_rep *)request->message)->removed, 0);
+    world_live(world, 520 * NS_PER_MS);
+    assert_int_equal(remove_key(world, small.session, "a"), SNOW_OK);
+    put(world, small.session, "a", 100);
+    world_ask(world, small.session, WIRE_lookup, &lookup, 1, 1000);
+    assert_int_equal(
+        remove_send(world, small.session, "a", WIRE_REMOVE_FORCE)->statuses[0].status, SNOW_OK);
+    /* Replacing and evicting look at no guard; the longest there is does not wrap. */
+    put(world, small.session, "a", 100);
+    lookup.guard_ms = UINT32_MAX;
+    world_ask(world, small.session, WIRE_lookup, &lookup, 1, 1000);
+    assert_int_equal(remove_key(world, small.session, "a"), SNOW_IN_USE);
+    world_deinit(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_break_and_return),
+        cmocka_unit_test(test_break_and_end),
+        cmocka_unit_test(test_break_cancels_waiting),
+        cmocka_unit_test(test_many_sessions),
+        cmocka_unit_test(test_reads_are_bounded),
+        cmocka_unit_test(test_lease_of_a_removed_object),
+        cmocka_unit_test(test_guards),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
