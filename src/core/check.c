@@ -69,8 +69,7 @@ static void check_closing(struct core *core, uint32_t number, struct totals *tot
         bytes += core_part_bytes(&part);
         segment->closing_bytes += core_part_bytes(&part);
         if (closing->counted)
-            segment->coming_bytes +=
-                space_capacity(core->segments[part.segment]->space, part.slot);
+            segment->coming_bytes += space_capacity(core->segments[part.segment]->space, part.slot);
     }
     ASSERT(closing->held == held && held > 0 && closing->bytes == bytes);
     ASSERT(is_plain ? closing->open <= 1 : closing->open == open);

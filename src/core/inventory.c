@@ -138,7 +138,8 @@ static void settle_versions(struct core *core, uint32_t number, uint16_t row_fla
 static uint32_t new_version(struct core *core, const struct wire_inventory_row *row)
 {
     struct bytes key = row->part == 0 ? row->key : bytes_of(NULL, 0);
-    uint32_t number = core_object_create(core, key, key.size > 0 ? row->key_hash_low : core_mix(row->gen));
+    uint32_t number =
+        core_object_create(core, key, key.size > 0 ? row->key_hash_low : core_mix(row->gen));
 
     if (number == 0)
         return 0;

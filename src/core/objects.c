@@ -393,8 +393,8 @@ enum snow_status core_parts_split(struct core *core, uint32_t number, uint16_t m
     uint32_t kept_count = 0;
     uint32_t gone_count = 0;
     /* Under the same key: a remove waits for these copies too. */
-    uint32_t other = core_object_create(core, core_object_key(core, number),
-                                        core_object_hash(core, number));
+    uint32_t other =
+        core_object_create(core, core_object_key(core, number), core_object_hash(core, number));
 
     if (other == 0)
         return SNOW_NO_MEMORY;

@@ -309,8 +309,7 @@ struct segment *core_place_lacking(struct core *core, struct request *request)
     const struct wire_put_start_req *put = request->message;
     struct choice choice = {.name = put->segment};
 
-    if (request->lacking != UINT16_MAX &&
-        core_segment_open(core, core->segments[request->lacking]))
+    if (request->lacking != UINT16_MAX && core_segment_open(core, core->segments[request->lacking]))
         return core->segments[request->lacking];
     struct segment *segment = choose(core, request, &choice);
 
@@ -330,8 +329,7 @@ struct segment *core_place_elsewhere(struct core *core, struct request *request,
         struct segment *segment = core->segments[(start + i) % core->segment_count];
 
         if (segment->index == request->lacking || !core_segment_open(core, segment) ||
-            (!request->lacking_first &&
-             segment->node == core->segments[request->segment]->node))
+            (!request->lacking_first && segment->node == core->segments[request->segment]->node))
             continue;
         if (core_victim_next(core, segment) == 0 && space_largest_run(segment->space) < bytes)
             continue;

@@ -17,8 +17,8 @@ void core_list(struct core *core, const struct core_input *input)
 {
     const struct wire_list_req *list = input->message;
     struct wire_list_rep *reply = core_out(core, 1, sizeof(*reply));
-    uint32_t limit = list->limit > 0 && list->limit < LIMIT_LIST_ROWS ? list->limit
-                                                                      : LIMIT_LIST_ROWS;
+    uint32_t limit =
+        list->limit > 0 && list->limit < LIMIT_LIST_ROWS ? list->limit : LIMIT_LIST_ROWS;
     uint64_t number = list->cursor == 0 ? 1 : list->cursor;
     uint32_t looked = 0;
 

@@ -294,8 +294,8 @@ static void read_places(struct core *core, uint32_t number, uint32_t max, struct
     }
     found->places_count = fill_replicas(core, number, alive, false, found->places);
     if (suspect != 0)
-        found->places_count += fill_replicas(core, number, suspect, false,
-                                             &found->places[found->places_count]);
+        found->places_count +=
+            fill_replicas(core, number, suspect, false, &found->places[found->places_count]);
 }
 
 /* ---- look-ups ---- */
@@ -345,14 +345,14 @@ static void guard_object(struct core *core, struct object *object, uint32_t guar
 /* Places that a reply may hold beyond one replica of each key. */
 static uint32_t spare_places(uint32_t keys_count)
 {
-    uint32_t needed = CORE_REPLY_BYTES +
-                      keys_count * (CORE_ROW_BYTES + LIMIT_PARTS * CORE_PLACE_BYTES);
+    uint32_t needed =
+        CORE_REPLY_BYTES + keys_count * (CORE_ROW_BYTES + LIMIT_PARTS * CORE_PLACE_BYTES);
 
     return needed < LIMIT_BODY_SIZE ? (LIMIT_BODY_SIZE - needed) / CORE_PLACE_BYTES : 0;
 }
 
-_Static_assert(CORE_REPLY_BYTES + LIMIT_BATCH_ITEMS * (CORE_ROW_BYTES +
-                                                       LIMIT_PARTS * CORE_PLACE_BYTES) <=
+_Static_assert(CORE_REPLY_BYTES +
+                       LIMIT_BATCH_ITEMS * (CORE_ROW_BYTES + LIMIT_PARTS * CORE_PLACE_BYTES) <=
                    LIMIT_BODY_SIZE,
                "one replica of every key of a batch fits in a reply");
 

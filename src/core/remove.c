@@ -71,8 +71,8 @@ void core_remove(struct core *core, const struct core_input *input, uint32_t ses
 
 /* ---- by pattern ---- */
 
-static void refuse_match(struct core *core, const struct core_input *input,
-                         enum snow_status status, const char *reason)
+static void refuse_match(struct core *core, const struct core_input *input, enum snow_status status,
+                         const char *reason)
 {
     struct wire_remove_match_rep *reply = core_out(core, 1, sizeof(*reply));
     char *text = core_out(core, 1, REASON_SIZE);

@@ -260,12 +260,12 @@ struct segment {
     uint64_t rate;          /* bytes granted a second, smoothed */
     uint64_t rate_bytes;    /* granted since rate_since_ns */
     uint64_t rate_since_ns;
-    uint32_t index;        /* in core->segments */
-    uint32_t on_node;      /* index on the node */
-    uint32_t node;         /* index in core->nodes */
-    uint32_t drop_cursor;  /* DEAD: next slot to look at */
-    bool dropping;         /* DEAD: its extents are being dropped in steps */
-    bool told;             /* its inventory is complete */
+    uint32_t index;       /* in core->segments */
+    uint32_t on_node;     /* index on the node */
+    uint32_t node;        /* index in core->nodes */
+    uint32_t drop_cursor; /* DEAD: next slot to look at */
+    bool dropping;        /* DEAD: its extents are being dropped in steps */
+    bool told;            /* its inventory is complete */
     uint8_t tier;
     char name[LIMIT_NAME_SIZE + 1];
     /* Forgets gathered in this step. */

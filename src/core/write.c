@@ -98,8 +98,7 @@ static uint16_t depth_of(struct core *core, const struct request *request, uint3
     uint32_t base;
 
     if (depth == WIRE_DEPTH_UNKNOWN) {
-        if (put->continues == 0 ||
-            !core_read_depth(core, request->session, put->continues, &base))
+        if (put->continues == 0 || !core_read_depth(core, request->session, put->continues, &base))
             return CORE_DEPTH_UNKNOWN;
         depth = (uint64_t)base + 1 + put->position + index;
     }

@@ -100,8 +100,7 @@ static inline void world_init(struct world *world)
     memset(world, 0, sizeof(*world));
     world->options = core_options_default();
     world->options.reserve_bytes = 1; /* nothing is evicted ahead unless a test wants it */
-    world->start = (struct core_start){
-        .cluster = 1, .term = 1, .secret_low = 2, .secret_high = 3};
+    world->start = (struct core_start){.cluster = 1, .term = 1, .secret_low = 2, .secret_high = 3};
     world->now_ns = 1000 * NS_PER_S;
     core_outputs_init(&world->outputs);
     world->unread = &world->outputs.first;
@@ -256,13 +255,10 @@ static inline void node_acknowledge(struct world *world, struct world_node *node
                                     bool freed)
 {
     struct world_forget forget = node->forgets[at];
-    struct wire_closed closed = {
-        .slot = forget.item.slot, .gen = forget.item.gen, .freed = freed};
+    struct wire_closed closed = {.slot = forget.item.slot, .gen = forget.item.gen, .freed = freed};
     struct wire_forget_rep reply = {.segment = forget.segment, .items = &closed, .items_count = 1};
-    struct core_input input = {.kind = CORE_MESSAGE,
-                               .from = node->number,
-                               .type = WIRE_forget,
-                               .message = &reply};
+    struct core_input input = {
+        .kind = CORE_MESSAGE, .from = node->number, .type = WIRE_forget, .message = &reply};
 
     node_forget_slot(node, forget.segment, &forget.item);
     if (freed) {
@@ -279,12 +275,11 @@ static inline void node_acknowledge(struct world *world, struct world_node *node
 static inline void node_free(struct world *world, struct world_node *node, uint32_t at)
 {
     struct world_forget forget = node->forgets[at];
-    struct wire_freed_msg freed = {
-        .segment = forget.segment, .items = &forget.item, .items_count = 1};
-    struct core_input input = {.kind = CORE_MESSAGE,
-                               .from = node->number,
-                               .type = WIRE_freed,
-                               .message = &freed};
+    struct wire_freed_msg freed = {.segment = forget.segment,
+                                   .items = &forget.item,
+                                   .items_count = 1};
+    struct core_input input = {
+        .kind = CORE_MESSAGE, .from = node->number, .type = WIRE_freed, .message = &freed};
 
     assert_true(forget.closed);
     node->forget_count--;
@@ -376,8 +371,7 @@ static inline struct world_request *world_ask(struct world *world, uint64_t sess
                                            .token = world->token,
                                            .type = type,
                                            .message = message,
-                                           .deadline_ns =
-                                               world->now_ns + timeout_ms * NS_PER_MS});
+                                           .deadline_ns = world->now_ns + timeout_ms * NS_PER_MS});
     return request;
 }
 
@@ -471,8 +465,7 @@ static inline struct world_request *put_end_gen(struct world *world, uint64_t se
 
     end->items = world_take(world, 1, sizeof(*end->items));
     end->items_count = 1;
-    end->items[0] =
-        (struct wire_written){.key = world_key(key), .gen = gen, .replicas = replicas};
+    end->items[0] = (struct wire_written){.key = world_key(key), .gen = gen, .replicas = replicas};
     return world_ask(world, session, WIRE_put_end, end, 1, 10000);
 }
 
@@ -518,8 +511,7 @@ static inline struct wire_lookup_rep *lookup_send(struct world *world, uint64_t 
     lookup->keys_count = count;
     for (uint32_t i = 0; i < count; i++)
         lookup->keys[i].key = world_key(keys[i]);
-    struct world_request *request =
-        world_ask(world, session, WIRE_lookup, lookup, count, 10000);
+    struct world_request *request = world_ask(world, session, WIRE_lookup, lookup, count, 10000);
 
     assert_true(request->done);
     assert_int_equal(request->status, SNOW_OK);
@@ -532,8 +524,7 @@ static inline const struct wire_found *lookup(struct world *world, uint64_t sess
     return &lookup_send(world, session, 0, WIRE_LOOKUP_PLACES, &key, 1)->items[0];
 }
 
-static inline enum snow_status lookup_status(struct world *world, uint64_t session,
-                                             const char *key)
+static inline enum snow_status lookup_status(struct world *world, uint64_t session, const char *key)
 {
     return (enum snow_status)lookup(world, session, key)->status;
 }
@@ -655,15 +646,14 @@ static inline void node_tell_all(struct world *world, struct world_node *node)
         for (uint32_t slot = 0; slot < node->slot_count; slot += 128) {
             uint32_t end = slot + 128 < node->slot_count ? slot + 128 : node->slot_count;
 
-            assert_int_equal(
-                node_tell(world, node, segment, slot, end, end == node->slot_count), SNOW_OK);
+            assert_int_equal(node_tell(world, node, segment, slot, end, end == node->slot_count),
+                             SNOW_OK);
         }
     }
 }
 
 /* A node that is mounted, told and ALIVE. */
-static inline struct world_node *node_start(struct world *world, uint64_t size,
-                                            uint32_t slot_count)
+static inline struct world_node *node_start(struct world *world, uint64_t size, uint32_t slot_count)
 {
     struct world_node *node = node_add(world, size, slot_count);
 

@@ -17,11 +17,8 @@ static void test_put_and_get(void **state)
     assert_int_equal(found->size, 5000);
     assert_int_equal(found->places_count, 1);
     const struct wire_place *place = &found->places[0];
-    struct grant_fields fields = {.segment = 0,
-                                  .slot = place->slot,
-                                  .gen = gen,
-                                  .offset = place->offset,
-                                  .length = 5000};
+    struct grant_fields fields = {
+        .segment = 0, .slot = place->slot, .gen = gen, .offset = place->offset, .length = 5000};
 
     assert_int_equal(place->node, small.node->number);
     assert_int_equal(place->mac, grant_read_mac(&small.node->secret, &fields));

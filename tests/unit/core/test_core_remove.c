@@ -8,8 +8,7 @@ static const struct wire_remove_match_rep *match(struct world *world, uint64_t s
 
     message->kind = kind;
     message->pattern = world_key(pattern);
-    struct world_request *request =
-        world_ask(world, session, WIRE_remove_match, message, 1, 10000);
+    struct world_request *request = world_ask(world, session, WIRE_remove_match, message, 1, 10000);
 
     world_run(world, NS_PER_MS);
     assert_true(request->done);

@@ -35,8 +35,9 @@ static void put_part(struct world *world, uint64_t session, const char *prefix, 
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(request->grants[i].status, SNOW_OK);
         grant_write(world, put->items[i].key, PAGE, &request->grants[i], 0);
-        done->items[i] = (struct wire_written){
-            .key = put->items[i].key, .gen = request->grants[i].gen, .replicas = 1};
+        done->items[i] = (struct wire_written){.key = put->items[i].key,
+                                               .gen = request->grants[i].gen,
+                                               .replicas = 1};
     }
     assert_true(world_ask(world, session, WIRE_put_end, done, count, 5000)->done);
 }
@@ -62,8 +63,8 @@ static uint32_t count_there(struct world *world, uint64_t session, const char *p
 }
 
 /* What is left of a chain is its beginning. */
-static void assert_prefix(struct world *world, uint64_t session, const char *prefix,
-                          uint32_t count, uint32_t left)
+static void assert_prefix(struct world *world, uint64_t session, const char *prefix, uint32_t count,
+                          uint32_t left)
 {
     for (uint32_t i = 0; i < count; i++)
         assert_int_equal(lookup_status(world, session, name_of(world, prefix, i)),
@@ -129,8 +130,7 @@ static void test_continues(void **state)
     assert_int_equal(world_metric(world, "continues_unknown"), 1);
     /* Depth: behind the last key of the read. */
     struct wire_list_req list = {.prefix = world_key("c0")};
-    struct world_request *request =
-        world_ask(world, small.session, WIRE_list, &list, 1, 1000);
+    struct world_request *request = world_ask(world, small.session, WIRE_list, &list, 1, 1000);
     const struct wire_list_rep *reply = request->message;
 
     assert_int_equal(reply->items_count, 1);
@@ -185,8 +185,8 @@ static void test_order_of_waiting(void **state)
 
     assert_false(large->done);
     for (uint32_t i = 0; i < 24; i++) {
-        small_ones[i] = put_send(
-            world, other, put_message(world, i + 1, name_of(world, "s", i), 4096), 9000);
+        small_ones[i] =
+            put_send(world, other, put_message(world, i + 1, name_of(world, "s", i), 4096), 9000);
         assert_false(small_ones[i]->done);
     }
     late = put_send(world, other, put_message(world, 100, "late", 8 * PAGE), 9000);
@@ -263,8 +263,8 @@ static void test_no_space(void **state)
     world_run(world, 200 * NS_PER_MS);
     assert_true(request->done);
     assert_int_equal(request->grants[0].status, SNOW_NO_SPACE);
-    assert_non_null(memmem(request->grants[0].reason.at, request->grants[0].reason.size,
-                           "hard-pinned", 11));
+    assert_non_null(
+        memmem(request->grants[0].reason.at, request->grants[0].reason.size, "hard-pinned", 11));
     assert_prefix(world, small.session, "a", 4, 3);
     /* Free again: it goes. */
     pin.pin = WIRE_PIN_NONE;
@@ -283,8 +283,7 @@ static void test_soft_pins_go_last(void **state)
     struct small_world small;
     struct world *world = &small.world;
     struct wire_key key = {.key = world_key("a0")};
-    struct wire_pin_req pin = {
-        .pin = WIRE_PIN_SOFT, .pin_ms = 5000, .keys = &key, .keys_count = 1};
+    struct wire_pin_req pin = {.pin = WIRE_PIN_SOFT, .pin_ms = 5000, .keys = &key, .keys_count = 1};
 
     (void)state;
     small_open(&small, 4 * PAGE + 4096);

@@ -160,8 +160,8 @@ static void test_guards(void **state)
     assert_int_equal(remove_key(world, small.session, "a"), SNOW_OK);
     put(world, small.session, "a", 100);
     world_ask(world, small.session, WIRE_lookup, &lookup, 1, 1000);
-    assert_int_equal(
-        remove_send(world, small.session, "a", WIRE_REMOVE_FORCE)->statuses[0].status, SNOW_OK);
+    assert_int_equal(remove_send(world, small.session, "a", WIRE_REMOVE_FORCE)->statuses[0].status,
+                     SNOW_OK);
     /* Replacing and evicting look at no guard; the longest there is does not wrap. */
     put(world, small.session, "a", 100);
     lookup.guard_ms = UINT32_MAX;

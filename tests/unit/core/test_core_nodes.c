@@ -1,0 +1,485 @@
+/* Nodes: copies, silence, death, return, and what a restarted master learns from them. */
+#include "harness.h"
+
+static struct world_request *put_copies(struct world *world, uint64_t session, uint64_t operation,
+                                        const char *key, uint64_t size, uint8_t replicas)
+{
+    struct wire_put_start_req *message = put_message(world, operation, key, size);
+
+    message->items[0].replicas = replicas;
+    struct world_request *request = put_send(world, session, message, 1000);
+
+    if (request->done && request->grants[0].status == SNOW_OK)
+        grant_write(world, world_key(key), size, &request->grants[0], 0);
+    return request;
+}
+
+static void test_copies(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    for (uint32_t i = 0; i < 3; i++)
+        node_start(&world, MIB, 256)->host = i < 2 ? "x" : "y";
+    for (uint32_t i = 0; i < 3; i++) /* the hosts are told with a mount */
+        node_mount(&world, &world.nodes[i]), node_tell_all(&world, &world.nodes[i]);
+    uint64_t session = session_open(&world, 0);
+
+    for (uint32_t i = 0; i < 20; i++) {
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "a%u", i);
+        struct world_request *request = put_copies(&world, session, i + 1, key, 100, 2);
+        const struct wire_place *places = request->grants[0].places;
+
+        assert_int_equal(request->grants[0].places_count, 2);
+        assert_true(places[0].replica == 0 && places[1].replica == 1);
+        /* On different hosts, as there are enough. */
+        assert_true((places[0].node == world.nodes[2].number) !=
+                    (places[1].node == world.nodes[2].number));
+        assert_int_equal(
+            put_end_gen(&world, session, key, request->grants[0].gen, 3)->statuses[0].shortfall, 0);
+    }
+    /* More copies than nodes: a shortfall. */
+    struct world_request *request = put_copies(&world, session, 100, "b", 100, 5);
+
+    assert_int_equal(request->grants[0].places_count, 3);
+    struct world_request *end = put_end_gen(&world, session, "b", request->grants[0].gen, 7);
+
+    assert_int_equal(end->statuses[0].status, SNOW_OK);
+    assert_int_equal(end->statuses[0].shortfall, 2);
+    /* Some copies were not written: they are forgotten. */
+    request = put_copies(&world, session, 101, "c", 100, 3);
+    end = put_end_gen(&world, session, "c", request->grants[0].gen, 2);
+    assert_int_equal(end->statuses[0].shortfall, 2);
+    const struct wire_found *found = lookup(&world, session, "c");
+
+    assert_int_equal(found->places_count, 1);
+    assert_int_equal(found->places[0].replica, 1);
+    assert_int_equal(
+        put_end_gen(&world, session, "c", request->grants[0].gen, 2)->statuses[0].status, SNOW_OK);
+    assert_int_equal(remove_key(&world, session, "c"), SNOW_OK);
+    world_deinit(&world);
+}
+
+static void test_suspect(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    uint64_t gen = put(world, small.session, "a", 100);
+
+    /* Silence. */
+    world_run(world, 2900 * NS_PER_MS);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_OK);
+    world_run(world, 200 * NS_PER_MS);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_NOT_FOUND);
+    assert_int_equal(world_metric(world, "nodes_suspect"), 1);
+    assert_true(node_beat(world, small.node));
+    assert_int_equal(lookup(world, small.session, "a")->gen, gen);
+    /* Two reports of clients. */
+    struct wire_report_peer_msg report = {.node = (uint32_t)small.node->number};
+    struct core_input input = {
+        .kind = CORE_MESSAGE, .from = small.session, .type = WIRE_report_peer, .message = &report};
+
+    world_step(world, &input);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_OK);
+    world_step(world, &input);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_NOT_FOUND);
+    /* Hidden values do not stop a put, which replaces them; nothing is placed on the node. */
+    assert_int_equal(put_start(world, small.session, 5, "a", 100)->grants[0].status, SNOW_NO_SPACE);
+    struct world_node *other = node_start(world, MIB, 256);
+    struct world_request *request = put_start(world, small.session, 6, "a", 200);
+
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    assert_int_equal(request->grants[0].places[0].node, other->number);
+    assert_int_equal(
+        put_end_gen(world, small.session, "a", request->grants[0].gen, 1)->statuses[0].status,
+        SNOW_OK);
+    node_beat(world, small.node);
+    assert_int_equal(lookup(world, small.session, "a")->size, 200);
+    assert_int_equal(world_metric(world, "objects"), 1);
+    world_deinit(world);
+}
+
+static void test_broken_connection(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    put(world, small.session, "a", 100);
+    node_break(world, small.node);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_NOT_FOUND);
+    /* A heartbeat alone does not bring it back: it has to mount. */
+    assert_false(node_beat(world, small.node));
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_NOT_FOUND);
+    struct hash128 secret = small.node->secret;
+
+    node_mount(world, small.node);
+    assert_memory_equal(&secret, &small.node->secret, sizeof(secret));
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_OK);
+    assert_int_equal(put_start(world, small.session, 5, "b", 100)->grants[0].status, SNOW_NO_SPACE);
+    node_tell_all(world, small.node);
+    assert_int_equal(put_start(world, small.session, 5, "b", 100)->grants[0].status, SNOW_OK);
+    world_deinit(world);
+}
+
+static void test_dead(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    for (uint32_t i = 0; i < 2; i++)
+        node_start(&world, MIB, 256);
+    uint64_t session = session_open(&world, 0);
+
+    for (uint32_t i = 0; i < 20; i++) {
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "a%u", i);
+        struct world_request *request =
+            put_copies(&world, session, i + 1, key, 100, i % 2 == 0 ? 2 : 1);
+
+        put_end_gen(&world, session, key, request->grants[0].gen, i % 2 == 0 ? 3 : 1);
+    }
+    uint64_t on_dead = 0;
+
+    for (uint32_t slot = 0; slot < 256; slot++)
+        on_dead += world.nodes[0].slots[0][slot].row.state == WIRE_SLOT_WRITTEN;
+    struct world_request *open = put_copies(&world, session, 99, "open", 100, 2);
+
+    node_break(&world, &world.nodes[0]);
+    world_live(&world, 59 * NS_PER_S);
+    assert_int_equal(world_metric(&world, "objects"), 20);
+    world_live(&world, 2 * NS_PER_S);
+    /* Those that had another copy live on. */
+    assert_int_equal(world_metric(&world, "objects"), 20 - (on_dead - 10));
+    assert_int_equal(world_metric(&world, "lost_copies"), on_dead);
+    assert_int_equal(world_metric(&world, "pool_bytes"), MIB);
+    assert_int_equal(core_expected_count(world.core), 1);
+    assert_int_equal(
+        put_end_gen(&world, session, "open", open->grants[0].gen, 3)->statuses[0].status,
+        SNOW_GONE); /* its deadline came before */
+    /* It returns: what it holds is learned again. */
+    assert_false(node_beat(&world, &world.nodes[0]));
+    node_mount(&world, &world.nodes[0]);
+    node_tell_all(&world, &world.nodes[0]);
+    world_run(&world, NS_PER_S);
+    /* "open" too: all its bytes were there, and the node could not be told to forget it. */
+    assert_int_equal(world_metric(&world, "objects"), 20 + 1);
+    assert_int_equal(world_metric(&world, "pool_bytes"), 2 * MIB);
+    assert_int_equal(lookup(&world, session, "a0")->places_count, 2);
+    world_deinit(&world);
+}
+
+static void test_copies_lost_before_put_end(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world.options.dead_after_ns = 4 * NS_PER_S;
+    world_open(&world);
+    struct world_node *nodes[2] = {node_start(&world, MIB, 256), node_start(&world, MIB, 256)};
+    uint64_t session = session_open(&world, 0);
+    struct world_request *one = put_copies(&world, session, 1, "a", 100, 2);
+    struct world_request *two = put_copies(&world, session, 2, "b", 100, 2);
+    uint32_t lost = one->grants[0].places[0].node == nodes[0]->number ? 0 : 1;
+    uint16_t of_two = two->grants[0].places[0].node == nodes[lost]->number ? 1 : 2;
+
+    node_break(&world, nodes[lost]);
+    world_live(&world, 5 * NS_PER_S);
+    /* Both were written, one is left; only the lost one was written. */
+    struct world_request *end = put_end_gen(&world, session, "a", one->grants[0].gen, 3);
+
+    assert_int_equal(end->statuses[0].status, SNOW_OK);
+    assert_int_equal(end->statuses[0].shortfall, 1);
+    assert_int_equal(lookup(&world, session, "a")->places_count, 1);
+    assert_int_equal(
+        put_end_gen(&world, session, "b", two->grants[0].gen, of_two)->statuses[0].status,
+        SNOW_GONE);
+    assert_int_equal(lookup_status(&world, session, "b"), SNOW_NOT_FOUND);
+    world_deinit(&world);
+}
+
+static void test_return_compares_rows(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    struct world_slot *slots;
+    uint32_t place[5];
+
+    (void)state;
+    small_open(&small, MIB);
+    slots = small.node->slots[0];
+    for (uint32_t i = 0; i < 5; i++) {
+        static const char *const keys[] = {"a", "b", "c", "d", "e"};
+
+        put(world, small.session, keys[i], 100);
+        place[i] = lookup(world, small.session, keys[i])->places[0].slot;
+    }
+    node_break(world, small.node);
+    slots[place[1]].row.state = WIRE_SLOT_FREE;   /* lost */
+    slots[place[2]].row.gen--;                    /* something else */
+    slots[place[3]].row.state = WIRE_SLOT_CLOSED; /* closed, a reader may be inside */
+    slots[200].row = slots[place[0]].row;         /* unknown */
+    slots[200].row.slot = 200;
+    slots[200].row.offset = 512 * KIB;
+    small.node->holds_freed = true;
+    node_mount(world, small.node);
+    node_tell_all(world, small.node);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_OK);
+    assert_int_equal(lookup_status(world, small.session, "b"), SNOW_NOT_FOUND);
+    assert_int_equal(lookup_status(world, small.session, "c"), SNOW_NOT_FOUND);
+    assert_int_equal(lookup_status(world, small.session, "d"), SNOW_NOT_FOUND);
+    assert_int_equal(lookup_status(world, small.session, "e"), SNOW_OK);
+    /* The extents of c and d are held until the node says FREED. */
+    assert_int_equal(world_metric(world, "used_bytes"), 4 * 256);
+    assert_int_equal(small.node->forget_count, 3);
+    small.node->holds_freed = false;
+    world_settle(world);
+    assert_int_equal(world_metric(world, "used_bytes"), 2 * 256);
+    assert_true(slots[200].row.state == WIRE_SLOT_FREE);
+    world_deinit(world);
+}
+
+static void test_grant_stands_over_a_return(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    struct world_request *request = put_start(world, small.session, 1, "a", 100);
+
+    node_break(world, small.node);
+    small.node->process = 2; /* a new process: a new key for grants */
+    node_mount(world, small.node);
+    node_tell_all(world, small.node);
+    struct world_request *again = put_start(world, small.session, 1, "a", 100);
+
+    assert_int_equal(again->grants[0].gen, request->grants[0].gen);
+    assert_true(again->grants[0].places[0].mac != request->grants[0].places[0].mac);
+    grant_write(world, world_key("a"), 100, &again->grants[0], 0);
+    assert_int_equal(
+        put_end_gen(world, small.session, "a", again->grants[0].gen, 1)->statuses[0].status,
+        SNOW_OK);
+    world_deinit(world);
+}
+
+static void test_other_segments(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    put(world, small.session, "a", 100);
+    uint64_t number = small.node->number;
+
+    node_break(world, small.node);
+    small.node->size = 2 * MIB;
+    free(small.node->slots[0]);
+    small.node->slot_count = 512;
+    small.node->slots[0] = calloc(512, sizeof(struct world_slot));
+    struct world_request *request = node_mount_send(world, small.node);
+
+    if (request->status == SNOW_BUSY) { /* the old ones are dropped first */
+        world_tick(world);
+        node_mount(world, small.node);
+    }
+    node_tell_all(world, small.node);
+    assert_int_equal(small.node->number, number);
+    assert_int_equal(world_metric(world, "pool_bytes"), 2 * MIB);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_NOT_FOUND);
+    assert_int_equal(put_start(world, small.session, 2, "a", 100)->grants[0].status, SNOW_OK);
+    world_deinit(world);
+}
+
+static void test_refused_mounts(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    struct world_node *node = node_add(&world, MIB, 256);
+
+    for (uint32_t i = 0; i < 2000; i++) {
+        node->incarnation = i == 0 ? 0 : 1;
+        node->size = i == 1 ? 100 : i == 2 ? 2 * TIB : i == 3 ? 0 : MIB;
+        node->slot_count = i % 2 ? 0 : 5000;
+        assert_int_equal(node_mount_send(&world, node)->status, SNOW_INVALID);
+    }
+    assert_int_equal(core_expected_count(world.core), 0);
+    /* A heartbeat of nobody. */
+    node->incarnation = 0;
+    node->process = 0;
+    assert_false(node_beat(&world, node));
+    world_run(&world, 100 * NS_PER_S);
+    world_deinit(&world);
+}
+
+static void test_two_segments(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    struct world_node *node = node_add(&world, MIB, 256);
+
+    node->segment_count = 2;
+    node->slots[1] = calloc(256, sizeof(struct world_slot));
+    node_mount(&world, node);
+    assert_int_equal(node_tell(&world, node, 2, 0, 0, true), SNOW_INVALID);
+    assert_int_equal(node_tell(&world, node, 0, 0, 256, true), SNOW_OK);
+    assert_int_equal(node_tell(&world, node, 0, 0, 256, true), SNOW_OK); /* again */
+    uint64_t session = session_open(&world, 0);
+
+    assert_int_equal(put_start(&world, session, 1, "a", 100)->grants[0].status, SNOW_NO_SPACE);
+    assert_int_equal(node_tell(&world, node, 1, 0, 256, true), SNOW_OK);
+    /* The preferred segment, by name. */
+    for (uint32_t i = 0; i < 20; i++) {
+        char *key = world_take(&world, 1, 16);
+        struct wire_put_start_req *message = put_message(&world, 10 + i, key, 100);
+
+        snprintf(key, 16, "k%u", i);
+        message->items[0].key = world_key(key);
+        message->segment = world_key("second");
+        struct world_request *request = put_send(&world, session, message, 0);
+
+        assert_int_equal(request->grants[0].places[0].segment, 1);
+    }
+    /* An object larger than one segment takes both. */
+    struct world_request *request = put_send(&world, session_open(&world, 0),
+                                             put_message(&world, 1, "large", 3 * MIB / 2), 1000);
+
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    assert_int_equal(request->grants[0].places_count, 2);
+    world_deinit(&world);
+}
+
+static void test_full_second_copy(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    for (uint32_t i = 0; i < 2; i++)
+        node_start(&world, MIB, 256);
+    uint64_t session = session_open(&world, 0);
+
+    /* Both nodes are full; each put has to make room on both. */
+    for (uint32_t i = 0; i < 60; i++) {
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "a%u", i);
+        struct world_request *request =
+            put_copies(&world, session, i + 1, key, 64 * KIB, i < 20 ? 1 : 2);
+
+        world_run(&world, 10 * NS_PER_MS);
+        assert_true(request->done);
+        assert_int_equal(request->grants[0].status, SNOW_OK);
+        put_end_gen(&world, session, key, request->grants[0].gen, i < 20 ? 1 : 3);
+    }
+    world_deinit(&world);
+}
+
+static void test_larger_than_a_full_segment(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    for (uint32_t i = 0; i < 2; i++)
+        node_start(&world, MIB, 256);
+    uint64_t session = session_open(&world, 0);
+
+    for (uint32_t i = 0; i < 32; i++) {
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "a%u", i);
+        put(&world, session, key, 64 * KIB);
+    }
+    struct world_request *request =
+        put_send(&world, session, put_message(&world, 999, "large", 3 * MIB / 2), 2000);
+
+    world_run(&world, 100 * NS_PER_MS);
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    world_deinit(&world);
+}
+
+static void test_places_where_room_can_be_made(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world.options.hard_pin_percent = 90;
+    world_open(&world);
+    struct world_node *node = node_add(&world, MIB, 256);
+
+    node->segment_count = 2;
+    node->slots[1] = calloc(256, sizeof(struct world_slot));
+    node_mount(&world, node);
+    node_tell_all(&world, node);
+    uint64_t session = session_open(&world, 0);
+
+    /* The first segment is pinned whole, the second is full of what may go. */
+    for (uint32_t i = 0; i < 8; i++) {
+        struct wire_put_start_req *message =
+            put_message(&world, i + 1, i < 4 ? "p" : "f", 256 * KIB - 8 * KIB);
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "k%u", i);
+        message->items[0].key = world_key(key);
+        message->items[0].pin = i < 4 ? WIRE_PIN_HARD : WIRE_PIN_NONE;
+        message->segment = world_key(i < 4 ? "first" : "second");
+        struct world_request *request = put_send(&world, session, message, 0);
+
+        put_end_gen(&world, session, key, request->grants[0].gen, 1);
+    }
+    struct wire_put_start_req *message = put_message(&world, 100, "x", 200 * KIB);
+
+    message->segment = world_key("first");
+    struct world_request *request = put_send(&world, session, message, 2000);
+
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    assert_int_equal(request->grants[0].places[0].segment, 1);
+    world_deinit(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_suspect),
+        cmocka_unit_test(test_broken_connection),
+        cmocka_unit_test(test_dead),
+        cmocka_unit_test(test_copies_lost_before_put_end),
+        cmocka_unit_test(test_return_compares_rows),
+        cmocka_unit_test(test_grant_stands_over_a_return),
+        cmocka_unit_test(test_other_segments),
+        cmocka_unit_test(test_refused_mounts),
+        cmocka_unit_test(test_two_segments),
+        cmocka_unit_test(test_full_second_copy),
+        cmocka_unit_test(test_larger_than_a_full_segment),
+        cmocka_unit_test(test_places_where_room_can_be_made),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
