@@ -246,7 +246,8 @@ void core_drops_run(struct core *core); /* extents of DEAD nodes, in bounded ste
 void core_inventory(struct core *core, const struct core_input *input, struct node *node);
 void core_inventories_done(struct core *core);
 bool core_recovering_can_go(const struct core *core); /* core_inventories_done has more to do */
-/* A part is gone from its node (inventory, DEAD): the object loses that copy, its extent is free. */
+/* A part is gone from its node (inventory, DEAD): the object loses that copy, its extent is
+ * free. */
 void core_copy_lost(struct core *core, uint32_t number, uint32_t index);
 /* The same, but the extent is another's already. */
 void core_part_lost(struct core *core, uint32_t number, uint32_t index);

@@ -1,8 +1,8 @@
 /* Removal: by key, by pattern, of everything.
  *
  * Idea.  A removal closes at once and is answered when the holders acknowledged; leases, holds and
- *        pins do not stop it, P3 protects readers.  Only a guard does, unless forced.  Patterns walk
- *        the object pool in bounded steps, one removal a step, in turn.
+ *        pins do not stop it, P3 protects readers.  Only a guard does, unless forced.  Patterns
+ *        walk the object pool in bounded steps, one removal a step, in turn.
  * Invariants.
  *   D1  A repeated remove joins the one under way, and every other version on its way out: when it
  *       is answered, none of them can come back.
