@@ -18,6 +18,7 @@
 #ifndef CLIENT_CLIENT_H
 #define CLIENT_CLIENT_H
 
+#include "base/limits.h"
 #include "base/status.h"
 #include "client/ask.h"
 #include "client/moves.h"

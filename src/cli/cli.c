@@ -1,0 +1,48 @@
+/* What commands share: telling errors, opening a client. */
+#include "cli/cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void cli_error(const struct cli *cli, const char *format, ...)
+{
+    va_list list;
+
+    fprintf(stderr, "snowskin %s: ", cli->command);
+    va_start(list, format);
+    vfprintf(stderr, format, list);
+    va_end(list);
+    fputc('\n', stderr);
+}
+
+struct snow_client *cli_client_open(const struct cli *cli)
+{
+    struct snow_options options;
+    struct snow_client *client = NULL;
+    const char *reason = "";
+    enum snow_status status;
+
+    snow_options_init(&options);
+    options.master = cli->options.master;
+    options.token = cli->options.token;
+    options.deadline_ms = (uint32_t)(cli->options.deadline_ns / NS_PER_MS);
+    status = snow_open(&options, &client, &reason);
+    if (status == SNOW_OK)
+        return client;
+    cli_error(cli, "master %s: %s (%s)", options.master, reason, snow_status_name(status));
+    return NULL;
+}
+
+const char *cli_bytes_text(uint64_t bytes, char *text)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(text, 32, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return text;
+}

@@ -1,0 +1,392 @@
+/* put, get, exists, ls, stat, rm, pin: what a person does with objects. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_STEP (1 * MIB)
+
+static struct snow_key key_of(const char *text)
+{
+    return (struct snow_key){.at = text, .size = strlen(text)};
+}
+
+static int told(const struct cli *cli, const char *what, enum snow_status status)
+{
+    if (snow_status_verdict(status) == SNOW_DONE)
+        return CLI_DONE;
+    cli_error(cli, "%s: %s (%s)", what, snow_status_text(status), snow_status_name(status));
+    return CLI_FAILED;
+}
+
+static void print_json(json_t *json)
+{
+    char *text = json_dumps(json, JSON_PRESERVE_ORDER);
+
+    if (text != NULL)
+        puts(text);
+    free(text);
+    json_decref(json);
+}
+
+/* Keys are bytes: those that are no UTF-8 are shown with the offending ones replaced. */
+static json_t *json_key(struct snow_key key)
+{
+    json_t *text = json_stringn(key.at, key.size);
+    char shown[512];
+    struct text builder;
+
+    if (text != NULL)
+        return text;
+    text_init(&builder, shown, sizeof(shown));
+    text_add_bytes(&builder, bytes_of(key.at, key.size), 200);
+    return json_string(shown);
+}
+
+/* ---- put, get ---- */
+
+static bool read_all(const struct cli *cli, const char *name, uint8_t **data, size_t *size)
+{
+    FILE *file = name == NULL ? stdin : fopen(name, "rb");
+    size_t room = 0;
+
+    *data = NULL;
+    *size = 0;
+    if (file == NULL) {
+        cli_error(cli, "%s: %s", name, strerror(errno));
+        return false;
+    }
+    for (;;) {
+        if (*size == room) {
+            uint8_t *grown = realloc(*data, room + FILE_STEP + room / 2);
+
+            if (grown == NULL)
+                break;
+            *data = grown;
+            room += FILE_STEP + room / 2;
+        }
+        size_t got = fread(*data + *size, 1, room - *size, file);
+
+        *size += got;
+        if (got == 0)
+            break;
+    }
+    bool whole = feof(file) && !ferror(file);
+
+    if (name != NULL)
+        fclose(file);
+    if (!whole)
+        cli_error(cli, "%s: can not be read whole", name == NULL ? "standard input" : name);
+    return whole;
+}
+
+int command_put(struct cli *cli)
+{
+    const char *name = cli->argument_count > 1 ? cli->arguments[1] : NULL;
+    struct snow_put put = {.key = key_of(cli->arguments[0]),
+                           .depth = SNOW_DEPTH_UNKNOWN,
+                           .replicas = (uint8_t)cli->options.copies,
+                           .pin = (uint8_t)cli->options.pin,
+                           .pin_ms = (uint32_t)(cli->options.pin_for_ns / NS_PER_MS),
+                           .replace = cli->options.replace};
+    uint8_t *data;
+    int result = CLI_FAILED;
+
+    if (read_all(cli, name, &data, &put.size)) {
+        struct snow_client *client = cli_client_open(cli);
+
+        put.from = data;
+        if (client != NULL) {
+            snow_put(client, &put, 1, NULL);
+            result = told(cli, cli->arguments[0], put.status);
+            if (result == CLI_DONE && put.status != SNOW_OK)
+                cli_error(cli, "%s: %s", cli->arguments[0], snow_status_text(put.status));
+            if (result == CLI_DONE && put.shortfall > 0)
+                cli_error(cli, "%s: %u copies fewer than asked", cli->arguments[0], put.shortfall);
+            snow_close(client);
+        }
+    }
+    free(data);
+    return result;
+}
+
+static int write_all(const struct cli *cli, const char *name, const void *data, size_t size)
+{
+    FILE *file = name == NULL ? stdout : fopen(name, "wb");
+
+    if (file == NULL) {
+        cli_error(cli, "%s: %s", name, strerror(errno));
+        return CLI_FAILED;
+    }
+    bool written = fwrite(data, 1, size, file) == size && fflush(file) == 0;
+
+    if (name != NULL)
+        written = fclose(file) == 0 && written;
+    if (!written)
+        cli_error(cli, "%s: %s", name == NULL ? "standard output" : name, strerror(errno));
+    return written ? CLI_DONE : CLI_FAILED;
+}
+
+int command_get(struct cli *cli)
+{
+    struct snow_get get = {.key = key_of(cli->arguments[0])};
+    struct snow_client *client = cli_client_open(cli);
+    int result;
+
+    if (client == NULL)
+        return CLI_FAILED;
+    snow_get(client, &get, 1, NULL);
+    result = told(cli, cli->arguments[0], get.status);
+    if (result == CLI_DONE)
+        result =
+            write_all(cli, cli->argument_count > 1 ? cli->arguments[1] : NULL, get.to, get.size);
+    snow_free(get.to);
+    snow_close(client);
+    return result;
+}
+
+/* ---- exists ---- */
+
+int command_exists(struct cli *cli)
+{
+    size_t count = (size_t)cli->argument_count;
+    struct snow_stat *items = calloc(count, sizeof(*items));
+    struct snow_client *client = items == NULL ? NULL : cli_client_open(cli);
+    json_t *rows = json_array();
+    int result = client == NULL ? CLI_FAILED : CLI_DONE;
+
+    for (size_t i = 0; i < count && client != NULL; i++)
+        items[i].key = key_of(cli->arguments[i]);
+    if (client != NULL)
+        snow_exists(client, items, count, NULL);
+    for (size_t i = 0; i < count && client != NULL; i++) {
+        bool there = items[i].status == SNOW_OK;
+
+        if (!there)
+            result = CLI_FAILED;
+        if (cli->options.json)
+            json_array_append_new(rows, json_pack("{s:o, s:b, s:s}", "key", json_key(items[i].key),
+                                                  "exists", there, "status",
+                                                  snow_status_name(items[i].status)));
+        else
+            printf("%s %s\n", there ? "yes" : "no ", cli->arguments[i]);
+        if (!there && items[i].status != SNOW_NOT_FOUND)
+            told(cli, cli->arguments[i], items[i].status);
+    }
+    if (cli->options.json && client != NULL)
+        print_json(rows);
+    else
+        json_decref(rows);
+    if (client != NULL)
+        snow_close(client);
+    free(items);
+    return result;
+}
+
+/* ---- ls ---- */
+
+static const char *pin_name(uint32_t pin)
+{
+    return pin == SNOW_PIN_SOFT ? "soft" : pin == SNOW_PIN_HARD ? "hard" : "none";
+}
+
+static int list_row(void *owner, const struct snow_listed *row)
+{
+    const struct cli *cli = owner;
+
+    if (cli->options.json) {
+        print_json(json_pack("{s:o, s:I, s:I, s:i, s:i, s:s}", "key", json_key(row->key), "size",
+                             (json_int_t)row->size, "gen", (json_int_t)row->gen, "copies",
+                             (int)row->copies, "uses", (int)row->uses, "pin", pin_name(row->pin)));
+    } else {
+        char shown[4200];
+        struct text text;
+
+        text_init(&text, shown, sizeof(shown));
+        text_add_bytes(&text, bytes_of(row->key.at, row->key.size), 1000);
+        printf("%12" PRIu64 "  %u  %-4s  %s\n", row->size, row->copies, pin_name(row->pin), shown);
+    }
+    return ferror(stdout);
+}
+
+int command_ls(struct cli *cli)
+{
+    struct snow_client *client = cli_client_open(cli);
+    const char *prefix = cli->argument_count > 0 ? cli->arguments[0] : "";
+    int result;
+
+    if (client == NULL)
+        return CLI_FAILED;
+    result = told(cli, "list", snow_list(client, key_of(prefix), list_row, cli, NULL));
+    snow_close(client);
+    return result;
+}
+
+/* ---- stat ---- */
+
+struct summary {
+    const struct cli *cli;
+    json_t *nodes;
+    json_t *counters;
+};
+
+static int node_row(void *owner, const struct snow_node *node)
+{
+    struct summary *summary = owner;
+    char size[32];
+    char used[32];
+
+    if (summary->cli->options.json)
+        json_array_append_new(summary->nodes,
+                              json_pack("{s:i, s:s, s:s, s:s, s:I, s:I, s:I}", "node",
+                                        (int)node->number, "state", node->state, "address",
+                                        node->address, "name", node->name, "size",
+                                        (json_int_t)node->size, "used", (json_int_t)node->used,
+                                        "closing", (json_int_t)node->closing));
+    else
+        printf("node %-4u %-10s %-22s %10s of %s\n", node->number, node->state, node->address,
+               cli_bytes_text(node->used, used), cli_bytes_text(node->size, size));
+    return 0;
+}
+
+static int counter_row(void *owner, const char *name, uint64_t value)
+{
+    struct summary *summary = owner;
+
+    if (summary->cli->options.json)
+        json_object_set_new(summary->counters, name, json_integer((json_int_t)value));
+    else if (value != 0)
+        printf("%-22s %" PRIu64 "\n", name, value);
+    return 0;
+}
+
+static int stat_cluster(struct cli *cli, struct snow_client *client)
+{
+    struct summary summary = {.cli = cli, .nodes = json_array(), .counters = json_object()};
+    int result = told(cli, "nodes", snow_nodes(client, node_row, &summary, NULL));
+
+    if (result == CLI_DONE)
+        result = told(cli, "stats", snow_stats(client, counter_row, &summary, NULL));
+    if (cli->options.json && result == CLI_DONE) {
+        print_json(json_pack("{s:o, s:o}", "nodes", summary.nodes, "counters", summary.counters));
+    } else {
+        json_decref(summary.nodes);
+        json_decref(summary.counters);
+    }
+    return result;
+}
+
+static int stat_object(struct cli *cli, struct snow_client *client)
+{
+    struct snow_stat item = {.key = key_of(cli->arguments[0])};
+
+    snow_exists(client, &item, 1, NULL);
+    if (told(cli, cli->arguments[0], item.status) != CLI_DONE)
+        return CLI_FAILED;
+    if (cli->options.json)
+        print_json(json_pack("{s:o, s:I, s:I, s:s}", "key", json_key(item.key), "size",
+                             (json_int_t)item.size, "gen", (json_int_t)item.gen, "pin",
+                             pin_name(item.pin)));
+    else
+        printf("size %" PRIu64 "\ngen  %" PRIu64 "\npin  %s\n", item.size, item.gen,
+               pin_name(item.pin));
+    return CLI_DONE;
+}
+
+int command_stat(struct cli *cli)
+{
+    struct snow_client *client = cli_client_open(cli);
+    int result;
+
+    if (client == NULL)
+        return CLI_FAILED;
+    result = cli->argument_count > 0 ? stat_object(cli, client) : stat_cluster(cli, client);
+    snow_close(client);
+    return result;
+}
+
+/* ---- rm, pin ---- */
+
+static int remove_match(struct cli *cli, struct snow_client *client)
+{
+    struct snow_call call = {.flags = cli->options.force ? SNOW_CALL_FORCE : 0};
+    const char *pattern = cli->argument_count > 0 ? cli->arguments[0] : "";
+    enum snow_match match = cli->options.all      ? SNOW_MATCH_ALL
+                            : cli->options.prefix ? SNOW_MATCH_PREFIX
+                                                  : SNOW_MATCH_REGEX;
+    struct snow_matched matched = {0};
+    enum snow_status status = snow_remove_match(client, match, key_of(pattern), &call, &matched);
+
+    if (status == SNOW_INVALID && matched.reason[0] != 0) {
+        cli_error(cli, "%s: %s", pattern, matched.reason);
+        return CLI_FAILED;
+    }
+    if (told(cli, "remove", status) != CLI_DONE)
+        return CLI_FAILED;
+    if (cli->options.json)
+        print_json(json_pack("{s:I, s:I, s:I}", "removed", (json_int_t)matched.removed, "guarded",
+                             (json_int_t)matched.guarded, "uncertain",
+                             (json_int_t)matched.uncertain));
+    else
+        printf("removed %" PRIu64 ", guarded %" PRIu64 ", uncertain %" PRIu64 "\n", matched.removed,
+               matched.guarded, matched.uncertain);
+    return CLI_DONE;
+}
+
+static int for_keys(struct cli *cli, struct snow_client *client, bool remove)
+{
+    size_t count = (size_t)cli->argument_count;
+    struct snow_call call = {.flags = cli->options.force ? SNOW_CALL_FORCE : 0};
+    struct snow_item *items = calloc(count, sizeof(*items));
+    int result = items == NULL ? CLI_FAILED : CLI_DONE;
+
+    for (size_t i = 0; i < count && items != NULL; i++)
+        items[i].key = key_of(cli->arguments[i]);
+    if (items != NULL && remove)
+        snow_remove(client, items, count, &call);
+    else if (items != NULL)
+        snow_pin(client, items, count, (enum snow_pin)cli->options.pin,
+                 (uint32_t)(cli->options.pin_for_ns / NS_PER_MS), &call);
+    for (size_t i = 0; i < count && items != NULL; i++) {
+        if (told(cli, cli->arguments[i], items[i].status) != CLI_DONE)
+            result = CLI_FAILED;
+    }
+    free(items);
+    return result;
+}
+
+int command_rm(struct cli *cli)
+{
+    bool match = cli->options.all || cli->options.prefix || cli->options.regex;
+    struct snow_client *client;
+    int result;
+
+    if (cli->options.all + cli->options.prefix + cli->options.regex > 1 ||
+        (cli->options.all && cli->argument_count > 0) ||
+        (!cli->options.all && cli->argument_count == 0) || (match && cli->argument_count > 1)) {
+        cli_error(cli, "name keys, or one pattern with --prefix or --regex, or --all");
+        return CLI_USAGE;
+    }
+    client = cli_client_open(cli);
+    if (client == NULL)
+        return CLI_FAILED;
+    result = match ? remove_match(cli, client) : for_keys(cli, client, true);
+    snow_close(client);
+    return result;
+}
+
+int command_pin(struct cli *cli)
+{
+    struct snow_client *client = cli_client_open(cli);
+    int result;
+
+    if (client == NULL)
+        return CLI_FAILED;
+    result = for_keys(cli, client, false);
+    snow_close(client);
+    return result;
+}

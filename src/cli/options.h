@@ -1,0 +1,31 @@
+/* Options of the command line: cli_options.def, replay_options.def, bench_options.def. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include "base/options.h"
+#include "conf/conf.h"
+#include "snowskin/snowskin.h"
+
+struct cli_options {
+#define OPTION OPTION_FIELD
+#include "cli/cli_options.def"
+#undef OPTION
+};
+
+struct replay_options {
+#define OPTION OPTION_FIELD
+#include "cli/replay_options.def"
+#undef OPTION
+};
+
+struct bench_options {
+#define OPTION OPTION_FIELD
+#include "cli/bench_options.def"
+#undef OPTION
+};
+
+const struct conf_table *cli_options_table(void);
+const struct conf_table *replay_options_table(void);
+const struct conf_table *bench_options_table(void);
+
+#endif

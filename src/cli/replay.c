@@ -1,0 +1,330 @@
+/* replay: plays a request trace against a cluster and tells what was hit.
+ *
+ * The parent reads the trace, sizes the pool, starts the cluster in its own process, runs the workers, and adds up. */
+#include "cli/replay.h"
+
+#include "cli/replay_report.h"
+#include "master/master.h"
+#include "node/node.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_MAX_BYTES (16 * MIB)
+#define SEGMENT_STEP (2 * MIB)
+#define WORKERS_MAX 64u
+
+bool replay_trace_read(const struct cli *cli, struct trace *trace)
+{
+    const char *path = cli->arguments[0];
+    struct text error;
+    char reason[256];
+    uint8_t *data;
+    size_t size;
+    enum snow_status status = env_file_read(cli->env, path, TRACE_SIZE_MAX, &data, &size);
+
+    if (status != SNOW_OK) {
+        cli_error(cli, "%s: can not be read: %s", path, snow_status_text(status));
+        return false;
+    }
+    text_init(&error, reason, sizeof(reason));
+    status = trace_parse(bytes_of(data, size), cli->replay.requests, trace, &error);
+    free(data);
+    if (status == SNOW_OK)
+        return true;
+    cli_error(cli, "%s: %s", path, status == SNOW_INVALID ? reason : snow_status_text(status));
+    return false;
+}
+
+/* ---- the cluster ---- */
+
+struct cluster {
+    struct master *master;
+    struct node *node;
+    const char *address;
+};
+
+/* Bytes that the pool is to hold: P% of the distinct blocks, exactly, or as given. */
+static bool pool_bytes(const struct cli *cli, const struct trace *trace, uint64_t *bytes)
+{
+    const char *text = cli->replay.pool;
+    uint64_t block = (cli->replay.block_bytes_bytes + 255) / 256 * 256;
+    char *end;
+    double number;
+
+    errno = 0;
+    number = strtod(text, &end);
+    if (errno == 0 && end != text && strcmp(end, "%") == 0 && number > 0 && number <= 1000) {
+        uint64_t blocks = (uint64_t)floor((double)trace->distinct * number / 100);
+
+        *bytes = (blocks == 0 ? 1 : blocks) * block;
+        return true;
+    }
+    if (conf_bytes_parse(text, bytes) && *bytes >= block)
+        return true;
+    cli_error(cli, "--pool %s: neither a size of at least a block nor P%% of the blocks", text);
+    return false;
+}
+
+/* The reserve is fixed and comes on top, with what rounding adds: the pool holds exactly what was asked for. */
+static bool start_cluster(struct cli *cli, const struct trace *trace, struct cluster *cluster)
+{
+    struct master_options options;
+    uint64_t pool;
+    uint64_t reserve = 256 * cli->replay.block_bytes_bytes;
+    const char *reason = "";
+
+    if (!pool_bytes(cli, trace, &pool))
+        return false;
+    conf_defaults(master_options_table(), &options);
+    options.listen = "127.0.0.1:0";
+    cli->node.memory_bytes = (pool + reserve + SEGMENT_STEP - 1) / SEGMENT_STEP * SEGMENT_STEP;
+    if (cli->replay.block_bytes_bytes < cli->node.slot_bytes)
+        cli->node.slot_bytes =
+            cli->replay.block_bytes_bytes < 256 ? 256 : cli->replay.block_bytes_bytes;
+    cli->core.reserve_bytes = cli->node.memory_bytes - pool;
+    if (master_open(cli->env, &options, &cli->core, &cli->log, &cluster->master, &reason) !=
+        SNOW_OK) {
+        cli_error(cli, "can not start a master: %s", reason);
+        return false;
+    }
+    cli->node.master = master_address(cluster->master);
+    if (node_open(cli->env, &cli->node, bytes_of(NULL, 0), &cli->log, &cluster->node, &reason) !=
+        SNOW_OK) {
+        cli_error(cli, "can not start a node of %" PRIu64 " bytes: %s", cli->node.memory_bytes,
+                  reason);
+        return false;
+    }
+    cluster->address = master_address(cluster->master);
+    return true;
+}
+
+static void stop_cluster(struct cluster *cluster)
+{
+    if (cluster->node != NULL)
+        node_close(cluster->node);
+    if (cluster->master != NULL)
+        master_close(cluster->master);
+}
+
+/* ---- the workers ---- */
+
+struct reading {
+    struct env_child child;
+    char *text; /* of its current line */
+    size_t used;
+    size_t room;
+    uint64_t done;
+    bool ended;
+    bool result;
+};
+
+static bool start_worker(const struct cli *cli, const char *address, uint32_t number,
+                         struct reading *reading)
+{
+    char worker[32];
+    char clients[32];
+    char block[32];
+    char requests[32];
+    char deadline[32];
+    char *argv[] = {(char *)"snowskin",
+                    (char *)"replay",
+                    cli->arguments[0],
+                    (char *)"--worker",
+                    worker,
+                    (char *)"--clients",
+                    clients,
+                    (char *)"--block-bytes",
+                    block,
+                    (char *)"--requests",
+                    requests,
+                    (char *)"--deadline",
+                    deadline,
+                    (char *)"--pace",
+                    (char *)cli->replay.pace,
+                    (char *)"--master",
+                    (char *)address,
+                    (char *)"--token",
+                    (char *)cli->options.token,
+                    NULL};
+
+    snprintf(worker, sizeof(worker), "%u", number);
+    snprintf(clients, sizeof(clients), "%" PRIu64, cli->replay.clients);
+    snprintf(block, sizeof(block), "%" PRIu64, cli->replay.block_bytes_bytes);
+    snprintf(requests, sizeof(requests), "%" PRIu64, cli->replay.requests);
+    snprintf(deadline, sizeof(deadline), "%" PRIu64 "ms", cli->options.deadline_ns / NS_PER_MS);
+    return env_child_start(argv, &reading->child) == SNOW_OK;
+}
+
+static void take_line(struct reading *reading, struct replay_report *report, const char *line,
+                      size_t size)
+{
+    json_t *root = json_loadb(line, size, 0, NULL);
+    const json_t *done = json_object_get(root, "done");
+
+    if (json_is_integer(done))
+        reading->done = (uint64_t)json_integer_value(done);
+    else if (json_is_object(root))
+        reading->result = replay_report_add(report, root);
+    json_decref(root);
+}
+
+/* Takes what the child has printed so far; blocks until it prints or ends. */
+static void read_some(struct reading *reading, struct replay_report *report)
+{
+    char *end;
+    ssize_t got;
+
+    if (reading->room - reading->used < 65536) {
+        char *grown = reading->room > LINE_MAX_BYTES
+                          ? NULL
+                          : realloc(reading->text, reading->room * 2 + 65536);
+
+        if (grown == NULL) {
+            reading->ended = true;
+            return;
+        }
+        reading->text = grown;
+        reading->room = reading->room * 2 + 65536;
+    }
+    got = env_child_read(&reading->child, reading->text + reading->used,
+                         reading->room - reading->used);
+    if (got <= 0) {
+        reading->ended = true;
+        return;
+    }
+    reading->used += (size_t)got;
+    while ((end = memchr(reading->text, '\n', reading->used)) != NULL) {
+        size_t size = (size_t)(end - reading->text);
+
+        take_line(reading, report, reading->text, size);
+        reading->used -= size + 1;
+        memmove(reading->text, end + 1, reading->used);
+    }
+}
+
+static void show_progress(const struct reading *workers, uint32_t count, uint64_t total)
+{
+    uint64_t done = 0;
+    int filled;
+
+    for (uint32_t i = 0; i < count; i++)
+        done += workers[i].done;
+    filled = (int)(done * 40 / total);
+    fprintf(stderr, "\r[%.*s%*s] %3" PRIu64 "%%", filled,
+            "########################################", 40 - filled, "", done * 100 / total);
+}
+
+/* Runs all workers to their ends; false: one failed. */
+static bool run_workers(struct cli *cli, const struct trace *trace, const char *address,
+                        struct replay_report *report)
+{
+    struct reading workers[WORKERS_MAX] = {0};
+    uint32_t count = (uint32_t)cli->replay.clients;
+    bool terminal = env_is_terminal(2);
+    bool good = true;
+    uint32_t started = 0;
+
+    while (started < count && start_worker(cli, address, started + 1, &workers[started]))
+        started++;
+    for (uint32_t left = started; left > 0;) {
+        /* Each prints every few requests: reading one after the other keeps all pipes flowing. */
+        for (uint32_t i = 0; i < started; i++) {
+            if (workers[i].ended)
+                continue;
+            read_some(&workers[i], report);
+            left -= workers[i].ended;
+        }
+        if (terminal)
+            show_progress(workers, started, trace->request_count);
+    }
+    if (terminal)
+        fputs("\r\033[K", stderr);
+    for (uint32_t i = 0; i < started; i++) {
+        good = env_child_wait(&workers[i].child) == 0 && workers[i].result && good;
+        free(workers[i].text);
+    }
+    if (started < count)
+        cli_error(cli, "can not start client process %u", started + 1);
+    else if (!good)
+        cli_error(cli, "a client process failed");
+    return good && started == count;
+}
+
+static int take_stat(void *owner, const char *name, uint64_t value)
+{
+    replay_report_stat(owner, name, value);
+    return 0;
+}
+
+static bool read_stats(struct cli *cli, const char *address, struct replay_report *report)
+{
+    struct snow_client *client;
+    enum snow_status status;
+
+    cli->options.master = address;
+    client = cli_client_open(cli);
+    if (client == NULL)
+        return false;
+    status = snow_stats(client, take_stat, report, NULL);
+    snow_close(client);
+    return status == SNOW_OK;
+}
+
+static int play(struct cli *cli, const struct trace *trace)
+{
+    struct cluster cluster = {.address = cli->options.master};
+    struct replay_report report;
+    uint64_t before_ns;
+    bool good = true;
+
+    replay_report_init(&report);
+    if (!cli->master_given)
+        good = start_cluster(cli, trace, &cluster);
+    before_ns = env_now_ns(cli->env);
+    good = good && run_workers(cli, trace, cluster.address, &report);
+    report.wall_ns = env_now_ns(cli->env) - before_ns;
+    good = good && read_stats(cli, cluster.address, &report);
+    if (good)
+        replay_report_print(cli, &report, trace);
+    good = good && replay_report_is_clean(&report);
+    stop_cluster(&cluster);
+    replay_report_deinit(&report);
+    return good ? CLI_DONE : CLI_FAILED;
+}
+
+static bool pace_is_valid(const struct cli *cli)
+{
+    const char *text = cli->replay.pace;
+    char *end;
+    double factor;
+
+    if (strcmp(text, "max") == 0)
+        return true;
+    factor = strtod(text, &end);
+    if (end != text && *end == 0 && factor > 0 && factor <= 1e6)
+        return true;
+    cli_error(cli, "--pace %s: neither \"max\" nor a factor on the trace's time stamps", text);
+    return false;
+}
+
+int command_replay(struct cli *cli)
+{
+    struct trace trace;
+    int result;
+
+    if (!pace_is_valid(cli))
+        return CLI_USAGE;
+    if (cli->replay.worker > 0)
+        return replay_worker(cli);
+    if (!replay_trace_read(cli, &trace))
+        return CLI_FAILED;
+    result = play(cli, &trace);
+    trace_free(&trace);
+    return result;
+}

@@ -1,0 +1,39 @@
+/* What replay and its worker processes share.  Private to cli/.
+ *
+ * The parent starts a cluster (unless told one) and worker processes; each worker is a client that plays every Nth request
+ * of the trace and writes lines of JSON to its standard output: {"done": n} now and then, at its end one result. */
+#ifndef CLI_REPLAY_H
+#define CLI_REPLAY_H
+
+#include "cli/cli.h"
+#include "cli/trace.h"
+
+/* What a worker counts; ROW(name). */
+#define REPLAY_COUNTERS(ROW) \
+    ROW(requests) \
+    ROW(blocks) \
+    ROW(hit_blocks) \
+    ROW(wrong_bytes) \
+    ROW(failed_puts) \
+    ROW(failed_gets) \
+    ROW(put_bytes) \
+    ROW(get_bytes)
+
+struct replay_counters {
+#define ROW(name) uint64_t name;
+    REPLAY_COUNTERS(ROW)
+#undef ROW
+};
+
+/* Reads the trace file; tells what is wrong with it. */
+bool replay_trace_read(const struct cli *cli, struct trace *trace);
+
+/* Bytes of a block: the same everywhere, different for each key. */
+void replay_block_fill(uint64_t block, uint8_t *to, size_t size);
+/* Number of bytes that differ from those. */
+uint64_t replay_block_differs(uint64_t block, const uint8_t *at, size_t size);
+
+/* One worker: plays its part and prints its result. */
+int replay_worker(struct cli *cli);
+
+#endif

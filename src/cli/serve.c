@@ -1,0 +1,133 @@
+/* dev, master, node: processes that serve until they are told to stop. */
+#include "cli/cli.h"
+#include "master/master.h"
+#include "node/node.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK_NS (100 * NS_PER_MS)
+
+struct service {
+    struct env_signals signals;
+    struct env_timer timer;
+    struct env_loop *loop;
+    struct cli *cli;
+    struct master *master;
+    struct node *node;
+    bool stopping;
+    bool told; /* that it is mounted */
+};
+
+static void on_signal(struct env_signals *signals, int number)
+{
+    struct service *service = list_entry(signals, struct service, signals);
+
+    if (service->stopping)
+        _Exit(128 + number); /* asked twice: at once */
+    service->stopping = true;
+    obs_log_write(&service->cli->log, OBS_INFO, "cli", "stopping", "signal=%d", number);
+    env_loop_stop(service->loop);
+}
+
+static void on_check(struct env_timer *timer)
+{
+    struct service *service = list_entry(timer, struct service, timer);
+
+    if (service->master != NULL && master_has_failed(service->master)) {
+        env_loop_stop(service->loop);
+        return;
+    }
+    if (service->node != NULL && !service->told && node_is_mounted(service->node)) {
+        service->told = true;
+        printf("ready\n");
+        fflush(stdout);
+    }
+    env_timer_arm(service->loop, &service->timer, env_now_ns(service->cli->env) + CHECK_NS);
+}
+
+static int open_master(struct service *service)
+{
+    struct cli *cli = service->cli;
+    const char *reason = "";
+    enum snow_status status =
+        master_open(cli->env, &cli->master, &cli->core, &cli->log, &service->master, &reason);
+
+    if (status != SNOW_OK) {
+        cli_error(cli, "%s (%s): %s", cli->master.listen, snow_status_name(status), reason);
+        return CLI_FAILED;
+    }
+    printf("master %s\n", master_address(service->master));
+    fflush(stdout);
+    return CLI_DONE;
+}
+
+static int open_node(struct service *service, const char *token)
+{
+    struct cli *cli = service->cli;
+    char text[32];
+    const char *reason = "";
+    enum snow_status status =
+        node_open(cli->env, &cli->node, bytes_of_string(token), &cli->log, &service->node, &reason);
+
+    if (status != SNOW_OK) {
+        cli_error(cli, "a node of %s at %s (%s): %s", cli_bytes_text(cli->node.memory_bytes, text),
+                  cli->node.listen, snow_status_name(status), reason);
+        return CLI_FAILED;
+    }
+    printf("node %s memory %s\n", node_address(service->node),
+           cli_bytes_text(cli->node.memory_bytes, text));
+    fflush(stdout);
+    return CLI_DONE;
+}
+
+static int serve(struct cli *cli, bool with_master, bool with_node, const char *token)
+{
+    struct service service = {.cli = cli};
+    int result = CLI_DONE;
+
+    if (env_loop_create(cli->env, "main", &service.loop) != SNOW_OK)
+        return CLI_FAILED;
+    service.signals.on_event = on_signal;
+    service.timer.on_event = on_check;
+    if (env_signals_watch(service.loop, &service.signals) != SNOW_OK) {
+        cli_error(cli, "can not watch signals");
+        result = CLI_FAILED;
+    }
+    if (result == CLI_DONE && with_master)
+        result = open_master(&service);
+    if (result == CLI_DONE && with_master && with_node)
+        cli->node.master = master_address(service.master);
+    if (result == CLI_DONE && with_node)
+        result = open_node(&service, token);
+    if (result == CLI_DONE) {
+        env_timer_arm(service.loop, &service.timer, env_now_ns(cli->env));
+        env_loop_run(service.loop);
+    }
+    if (service.master != NULL && master_has_failed(service.master))
+        result = CLI_FAILED;
+    if (service.node != NULL)
+        node_close(service.node);
+    if (service.master != NULL)
+        master_close(service.master);
+    env_timer_cancel(&service.timer);
+    env_signals_unwatch(&service.signals);
+    env_loop_destroy(service.loop);
+    return result;
+}
+
+int command_dev(struct cli *cli)
+{
+    return serve(cli, true, true, cli->master.token);
+}
+
+int command_master(struct cli *cli)
+{
+    return serve(cli, true, false, "");
+}
+
+int command_node(struct cli *cli)
+{
+    return serve(cli, false, true, cli->node.token);
+}

@@ -1,0 +1,472 @@
+/* Actors: simulated clients at work on a small set of keys, a few operations at a time, each answer checked.
+ *
+ * Invariants.  A1  What an operation names (keys, bytes) lives in its lane until the operation ended or its process did.
+ *              A2  After a crash the attempts that were under way are left open in the history: nobody knows. */
+#include "sim/cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH_MAX 4u
+#define KEY_ROOM 24u
+#define DEADLINE_MS 6000u
+#define PROVE_DEADLINE_MS 60000u
+
+enum lane_kind { LANE_IDLE, LANE_PUT, LANE_GET, LANE_EXISTS, LANE_REMOVE };
+
+struct lane {
+    struct actor *actor;
+    struct world_alarm pause; /* until the next operation */
+    enum lane_kind kind;
+    bool proving;   /* must succeed */
+    uint32_t proof; /* step of it */
+    uint64_t began_ns;
+    uint32_t count;
+    uint32_t keys[BATCH_MAX];
+    uint64_t attempts[BATCH_MAX];
+    char names[BATCH_MAX][KEY_ROOM];
+    uint8_t *bytes[BATCH_MAX];
+    struct snow_put puts[BATCH_MAX];
+    struct snow_get gets[BATCH_MAX];
+    struct snow_stat stats[BATCH_MAX];
+    struct snow_item items[BATCH_MAX];
+    snow_read_id read_id;
+    struct client_put_op put_op;
+    struct client_get_op get_op;
+    struct client_exists_op exists_op;
+    struct client_keys_op keys_op;
+};
+
+struct actor {
+    struct cluster *cluster;
+    struct world_host *host;
+    struct env *env; /* NULL: down */
+    struct env_loop *loop;
+    struct client *client;
+    bool paused;
+    uint32_t index;
+    struct lane lanes[CLUSTER_LANES];
+};
+
+static void next_operation(struct lane *lane);
+
+static uint64_t now_of(const struct lane *lane)
+{
+    return world_now_ns(lane->actor->cluster->world);
+}
+
+/* ---- results ---- */
+
+static void rest_a_while(struct lane *lane)
+{
+    struct cluster *cluster = lane->actor->cluster;
+    uint64_t pause_ns = rng_between(&cluster->rng, 1, 60) * NS_PER_MS;
+
+    if (cluster->plan.duration_ns > 60 * NS_PER_S)
+        pause_ns *= 8;
+    lane->kind = LANE_IDLE;
+    world_alarm_arm(cluster->world, &lane->pause, now_of(lane) + pause_ns);
+}
+
+static enum history_end end_of(enum snow_status status)
+{
+    switch (status) {
+    case SNOW_OK:
+        return HISTORY_STORED;
+    case SNOW_UNCERTAIN:
+        return HISTORY_STORED_UNCERTAIN;
+    case SNOW_EXISTS:
+    case SNOW_NO_SPACE:
+    case SNOW_INVALID:
+    case SNOW_LIMIT:
+    case SNOW_IN_PROGRESS:
+        return HISTORY_NOT_STORED;
+    default:
+        return HISTORY_UNKNOWN;
+    }
+}
+
+static void judge_put(struct lane *lane, enum snow_status status)
+{
+    struct cluster *cluster = lane->actor->cluster;
+
+    if (snow_status_verdict(status) == SNOW_DONE)
+        return;
+    cluster->put_failures++;
+    if (cluster->plan.must_make_room)
+        cluster_find(cluster, "heal: a put found no room though everything may be evicted: %s, %s",
+                     snow_status_name(status), lane->put_op.reason);
+    if (lane->proving)
+        cluster_find(cluster, "heal: a put fails after everything was mended: %s, %s",
+                     snow_status_name(status), lane->put_op.reason);
+}
+
+static void after(struct lane *lane);
+
+static void on_put(struct client_put_op *op)
+{
+    struct lane *lane = list_entry(op, struct lane, put_op);
+    struct cluster *cluster = lane->actor->cluster;
+
+    for (uint32_t i = 0; i < lane->count; i++) {
+        enum snow_status status = lane->puts[i].status;
+
+        cluster->puts++;
+        history_put_end(cluster->history, lane->attempts[i], end_of(status), now_of(lane));
+        judge_put(lane, status);
+        world_note(cluster->world, &status, sizeof(status));
+    }
+    after(lane);
+}
+
+static void on_get(struct client_get_op *op)
+{
+    struct lane *lane = list_entry(op, struct lane, get_op);
+    struct cluster *cluster = lane->actor->cluster;
+
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const struct snow_get *get = &lane->gets[i];
+
+        cluster->gets++;
+        world_note(cluster->world, &get->status, sizeof(get->status));
+        if (get->status != SNOW_OK)
+            continue;
+        cluster->hits++;
+        const char *wrong =
+            history_got(cluster->history, lane->keys[i], lane->began_ns, get->to, get->size);
+
+        if (wrong != NULL)
+            cluster_find(cluster, "%s", wrong);
+    }
+    if (lane->proving && lane->gets[0].status != SNOW_OK)
+        cluster_find(cluster, "heal: a get fails after everything was mended: %s",
+                     snow_status_name(lane->gets[0].status));
+    after(lane);
+}
+
+static void on_exists(struct client_exists_op *op)
+{
+    after(list_entry(op, struct lane, exists_op));
+}
+
+static void on_removed(struct client_keys_op *op)
+{
+    struct lane *lane = list_entry(op, struct lane, keys_op);
+    struct cluster *cluster = lane->actor->cluster;
+
+    for (uint32_t i = 0; i < lane->count; i++) {
+        cluster->removes++;
+        if (lane->items[i].status == SNOW_OK)
+            history_removed(cluster->history, lane->keys[i], lane->began_ns, now_of(lane));
+        world_note(cluster->world, &lane->items[i].status, sizeof(lane->items[i].status));
+    }
+    if (lane->proving && lane->items[0].status != SNOW_OK)
+        cluster_find(cluster, "heal: a remove fails after everything was mended: %s",
+                     snow_status_name(lane->items[0].status));
+    after(lane);
+}
+
+/* ---- operations ---- */
+
+static struct snow_key key_of(const struct lane *lane, uint32_t index)
+{
+    return (struct snow_key){.at = lane->names[index], .size = strlen(lane->names[index])};
+}
+
+static bool already_taken(const struct lane *lane, uint32_t count, uint32_t key)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (lane->keys[i] == key)
+            return true;
+    }
+    return false;
+}
+
+static void choose_keys(struct lane *lane)
+{
+    struct cluster *cluster = lane->actor->cluster;
+    uint32_t wanted = (uint32_t)rng_between(&cluster->rng, 1, BATCH_MAX);
+
+    lane->count = 0;
+    while (lane->count < wanted) {
+        uint32_t key = (uint32_t)rng_below(&cluster->rng, cluster->plan.keys);
+
+        if (!already_taken(lane, lane->count, key))
+            lane->keys[lane->count++] = key;
+        else
+            wanted--;
+    }
+    for (uint32_t i = 0; i < lane->count; i++)
+        snprintf(lane->names[i], KEY_ROOM, "key-%u", lane->keys[i]);
+}
+
+static void start_put(struct lane *lane, uint32_t deadline_ms)
+{
+    struct cluster *cluster = lane->actor->cluster;
+    bool replace = rng_below(&cluster->rng, 100) < cluster->plan.replace_percent;
+    struct snow_call call = {.deadline_ms = deadline_ms, .continues = lane->read_id};
+
+    lane->kind = LANE_PUT;
+    for (uint32_t i = 0; i < lane->count; i++) {
+        uint64_t size = rng_chance(&cluster->rng, 1, 20)
+                            ? rng_below(&cluster->rng, 17)
+                            : rng_between(&cluster->rng, 1, cluster->plan.object_max);
+
+        lane->attempts[i] =
+            history_put_begin(cluster->history, lane->keys[i], size, replace, now_of(lane));
+        history_fill(lane->attempts[i], lane->bytes[i], size);
+        lane->puts[i] = (struct snow_put){.key = key_of(lane, i),
+                                          .from = lane->bytes[i],
+                                          .size = size,
+                                          .depth = SNOW_DEPTH_UNKNOWN,
+                                          .replicas = rng_chance(&cluster->rng, 1, 4) ? 2 : 1,
+                                          .replace = replace};
+    }
+    memset(&lane->put_op, 0, sizeof(lane->put_op));
+    lane->put_op.on_done = on_put;
+    lane->put_op.items = lane->puts;
+    lane->put_op.count = lane->count;
+    client_put_start(lane->actor->client, &lane->put_op, &call);
+}
+
+static void start_get(struct lane *lane, uint32_t deadline_ms)
+{
+    struct snow_call call = {.deadline_ms = deadline_ms, .read_id = &lane->read_id};
+
+    lane->kind = LANE_GET;
+    for (uint32_t i = 0; i < lane->count; i++)
+        lane->gets[i] = (struct snow_get){.key = key_of(lane, i),
+                                          .to = lane->bytes[i],
+                                          .room = lane->actor->cluster->plan.object_max};
+    memset(&lane->get_op, 0, sizeof(lane->get_op));
+    lane->get_op.on_done = on_get;
+    lane->get_op.items = lane->gets;
+    lane->get_op.count = lane->count;
+    client_get_start(lane->actor->client, &lane->get_op, &call);
+}
+
+static void start_exists(struct lane *lane)
+{
+    struct snow_call call = {.deadline_ms = DEADLINE_MS, .flags = SNOW_CALL_LEASE};
+
+    lane->kind = LANE_EXISTS;
+    for (uint32_t i = 0; i < lane->count; i++)
+        lane->stats[i] = (struct snow_stat){.key = key_of(lane, i)};
+    memset(&lane->exists_op, 0, sizeof(lane->exists_op));
+    lane->exists_op.on_done = on_exists;
+    lane->exists_op.items = lane->stats;
+    lane->exists_op.count = lane->count;
+    client_exists_start(lane->actor->client, &lane->exists_op, &call);
+}
+
+static void start_remove(struct lane *lane, uint32_t deadline_ms)
+{
+    struct snow_call call = {.deadline_ms = deadline_ms};
+
+    lane->kind = LANE_REMOVE;
+    for (uint32_t i = 0; i < lane->count; i++)
+        lane->items[i] = (struct snow_item){.key = key_of(lane, i)};
+    memset(&lane->keys_op, 0, sizeof(lane->keys_op));
+    lane->keys_op.on_done = on_removed;
+    lane->keys_op.items = lane->items;
+    lane->keys_op.count = lane->count;
+    client_remove_start(lane->actor->client, &lane->keys_op, &call);
+}
+
+static void next_operation(struct lane *lane)
+{
+    struct cluster *cluster = lane->actor->cluster;
+    uint64_t draw = rng_below(&cluster->rng, 100);
+
+    lane->kind = LANE_IDLE;
+    if (cluster->stopping)
+        return;
+    choose_keys(lane);
+    lane->began_ns = now_of(lane);
+    if (draw < cluster->plan.remove_percent)
+        start_remove(lane, DEADLINE_MS);
+    else if (draw < 60)
+        start_put(lane, DEADLINE_MS);
+    else if (draw < 90)
+        start_get(lane, DEADLINE_MS);
+    else
+        start_exists(lane);
+}
+
+/* ---- proving that everything works again ---- */
+
+static void prove_step(struct lane *lane)
+{
+    lane->count = 1;
+    lane->keys[0] = HISTORY_KEYS - 1 - lane->actor->index;
+    snprintf(lane->names[0], KEY_ROOM, "proof-%u", lane->actor->index);
+    lane->began_ns = now_of(lane);
+    lane->read_id = 0;
+    switch (lane->proof++) {
+    case 0:
+        start_put(lane, PROVE_DEADLINE_MS);
+        return;
+    case 1:
+        start_get(lane, PROVE_DEADLINE_MS);
+        return;
+    case 2:
+        start_remove(lane, PROVE_DEADLINE_MS);
+        return;
+    default:
+        lane->proving = false;
+        lane->kind = LANE_IDLE;
+    }
+}
+
+void actor_prove(struct actor *actor)
+{
+    struct lane *lane = &actor->lanes[0];
+
+    lane->proving = true;
+    lane->proof = 0;
+    prove_step(lane);
+}
+
+static void after(struct lane *lane)
+{
+    if (lane->proving)
+        prove_step(lane);
+    else
+        rest_a_while(lane);
+}
+
+static void on_pause_end(struct world_alarm *alarm)
+{
+    struct lane *lane = list_entry(alarm, struct lane, pause);
+
+    if (lane->actor->env != NULL && !lane->actor->paused)
+        next_operation(lane);
+}
+
+/* ---- processes ---- */
+
+void actor_start(struct actor *actor)
+{
+    struct client_options options;
+    const char *reason;
+    char name[32];
+
+    if (actor->env != NULL)
+        return;
+    snprintf(name, sizeof(name), "client-%u", actor->index);
+    actor->env = world_process_start(actor->host, name);
+    ASSERT(actor->env != NULL);
+    client_options_init(&options);
+    options.master = "master:7600";
+    enum snow_status status = env_loop_create(actor->env, "client", &actor->loop);
+
+    ASSERT(status == SNOW_OK);
+    status = client_create(actor->loop, &options, &actor->client, &reason);
+    ASSERT(status == SNOW_OK);
+    status = env_loop_start(actor->loop);
+    ASSERT(status == SNOW_OK);
+    for (uint32_t i = 0; i < CLUSTER_LANES; i++)
+        rest_a_while(&actor->lanes[i]);
+}
+
+static void cancel(struct lane *lane)
+{
+    if (lane->kind == LANE_PUT)
+        client_put_cancel(&lane->put_op);
+    else if (lane->kind == LANE_GET)
+        client_get_cancel(&lane->get_op);
+    else if (lane->kind == LANE_EXISTS)
+        client_exists_cancel(&lane->exists_op);
+    else if (lane->kind == LANE_REMOVE)
+        client_keys_cancel(&lane->keys_op);
+    lane->kind = LANE_IDLE;
+}
+
+void actor_crash(struct actor *actor)
+{
+    if (actor->env == NULL)
+        return;
+    world_process_crash(actor->env);
+    for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
+        world_alarm_cancel(&actor->lanes[i].pause);
+        cancel(&actor->lanes[i]);
+    }
+    client_destroy(actor->client);
+    env_loop_destroy(actor->loop);
+    world_process_end(actor->env);
+    actor->client = NULL;
+    actor->loop = NULL;
+    actor->env = NULL;
+    actor->paused = false;
+}
+
+void actor_pause(struct actor *actor)
+{
+    if (actor->env == NULL || actor->paused)
+        return;
+    actor->paused = true;
+    world_process_pause(actor->env);
+}
+
+void actor_resume(struct actor *actor)
+{
+    if (actor->env == NULL || !actor->paused)
+        return;
+    actor->paused = false;
+    world_process_resume(actor->env);
+    for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
+        if (actor->lanes[i].kind == LANE_IDLE)
+            rest_a_while(&actor->lanes[i]);
+    }
+}
+
+bool actor_is_idle(const struct actor *actor)
+{
+    for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
+        if (actor->lanes[i].kind != LANE_IDLE)
+            return false;
+    }
+    return true;
+}
+
+struct world_host *actor_host(struct actor *actor)
+{
+    return actor->host;
+}
+
+struct actor *actor_create(struct cluster *cluster, uint32_t index)
+{
+    struct actor *actor = calloc(1, sizeof(*actor));
+    char name[32];
+
+    ASSERT(actor != NULL);
+    snprintf(name, sizeof(name), "client-%u", index);
+    actor->cluster = cluster;
+    actor->index = index;
+    actor->host = world_host_create(cluster->world, name);
+    ASSERT(actor->host != NULL);
+    for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
+        struct lane *lane = &actor->lanes[i];
+
+        lane->actor = actor;
+        lane->pause.on_event = on_pause_end;
+        for (uint32_t j = 0; j < BATCH_MAX; j++) {
+            lane->bytes[j] = malloc(cluster->plan.object_max + 64);
+            ASSERT(lane->bytes[j] != NULL);
+        }
+    }
+    actor_start(actor);
+    return actor;
+}
+
+void actor_destroy(struct actor *actor)
+{
+    actor_crash(actor);
+    for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
+        world_alarm_cancel(&actor->lanes[i].pause);
+        for (uint32_t j = 0; j < BATCH_MAX; j++)
+            free(actor->lanes[i].bytes[j]);
+    }
+    free(actor);
+}

@@ -1,0 +1,179 @@
+#include "sim/cluster.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MASTER_ADDRESS "master:7600"
+
+static void on_line(void *owner, const char *line)
+{
+    env_log_line(owner, line);
+}
+
+static uint64_t wall_ms(void *owner)
+{
+    return env_wall_ms(owner);
+}
+
+void cluster_find(struct cluster *cluster, const char *format, ...)
+{
+    va_list list;
+
+    if (cluster->finding[0] != 0)
+        return;
+    va_start(list, format);
+    vsnprintf(cluster->finding, sizeof(cluster->finding), format, list);
+    va_end(list);
+    cluster->finding_ns = world_now_ns(cluster->world);
+}
+
+/* ---- the master ---- */
+
+void cluster_master_start(struct cluster *cluster)
+{
+    struct sim_master *master = &cluster->master;
+    struct master_options options;
+    const char *reason = "";
+
+    if (master->env != NULL)
+        return;
+    master->env = world_process_start(master->host, "master");
+    ASSERT(master->env != NULL);
+    obs_log_init(&master->log, OBS_INFO, on_line, wall_ms, master->env);
+    conf_defaults(master_options_table(), &options);
+    options.listen = MASTER_ADDRESS;
+    options.state_dir = cluster->plan.keep_state ? "state" : "";
+    if (master_open(master->env, &options, &cluster->plan.core, &master->log, &master->master,
+                    &reason) != SNOW_OK)
+        cluster_find(cluster, "heal: the master does not start: %s", reason);
+}
+
+void cluster_master_crash(struct cluster *cluster)
+{
+    struct sim_master *master = &cluster->master;
+
+    if (master->env == NULL)
+        return;
+    world_process_crash(master->env);
+    if (master->master != NULL)
+        master_close(master->master);
+    master->master = NULL;
+    world_process_end(master->env);
+    master->env = NULL;
+}
+
+/* ---- nodes ---- */
+
+void cluster_node_start(struct cluster *cluster, uint32_t index)
+{
+    struct sim_node *node = &cluster->nodes[index];
+    struct node_options options;
+    const char *reason = "";
+    char name[32];
+
+    if (node->env != NULL)
+        return;
+    snprintf(name, sizeof(name), "node-%u", index);
+    node->env = world_process_start(node->host, name);
+    ASSERT(node->env != NULL);
+    obs_log_init(&node->log, OBS_INFO, on_line, wall_ms, node->env);
+    conf_defaults(node_options_table(), &options);
+    snprintf(name, sizeof(name), "node-%u:0", index);
+    options.listen = name;
+    options.master = MASTER_ADDRESS;
+    options.memory_bytes = cluster->plan.node_bytes;
+    options.slot_bytes = 1 * KIB;
+    options.segment_dir = "segments";
+    if (node_open(node->env, &options, bytes_of(NULL, 0), &node->log, &node->node, &reason) !=
+        SNOW_OK)
+        cluster_find(cluster, "heal: a node does not start: %s", reason);
+}
+
+static void node_end(struct sim_node *node)
+{
+    if (node->node != NULL)
+        node_close(node->node);
+    node->node = NULL;
+    world_process_end(node->env);
+    node->env = NULL;
+}
+
+void cluster_node_crash(struct cluster *cluster, uint32_t index)
+{
+    struct sim_node *node = &cluster->nodes[index];
+
+    if (node->env == NULL)
+        return;
+    world_process_crash(node->env);
+    node_end(node);
+}
+
+void cluster_node_host_crash(struct cluster *cluster, uint32_t index, bool keep_memory)
+{
+    struct sim_node *node = &cluster->nodes[index];
+
+    if (node->env == NULL)
+        return;
+    world_host_crash(node->host, keep_memory);
+    node_end(node);
+    world_host_boot(node->host);
+}
+
+/* ---- all of it ---- */
+
+struct cluster *cluster_create(uint64_t seed, const struct cluster_plan *plan)
+{
+    struct cluster *cluster = calloc(1, sizeof(*cluster));
+    char name[32];
+
+    ASSERT(cluster != NULL);
+    cluster->plan = *plan;
+    cluster->world = world_create(seed);
+    ASSERT(cluster->world != NULL);
+    rng_init(&cluster->rng, seed ^ UINT64_C(0x5eed));
+    cluster->history = history_create();
+    ASSERT(cluster->history != NULL);
+    world_set_faults(cluster->world, plan->faults);
+    world_set_net(cluster->world, &plan->net);
+    cluster->master.cluster = cluster;
+    cluster->master.host = world_host_create(cluster->world, "master");
+    cluster_master_start(cluster);
+    for (uint32_t i = 0; i < plan->nodes; i++) {
+        snprintf(name, sizeof(name), "node-%u", i);
+        cluster->nodes[i].cluster = cluster;
+        cluster->nodes[i].index = i;
+        cluster->nodes[i].host = world_host_create(cluster->world, name);
+        cluster_node_start(cluster, i);
+    }
+    for (uint32_t i = 0; i < plan->clients; i++)
+        cluster->actors[i] = actor_create(cluster, i);
+    return cluster;
+}
+
+void cluster_destroy(struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->plan.clients; i++)
+        actor_destroy(cluster->actors[i]);
+    for (uint32_t i = 0; i < cluster->plan.nodes; i++)
+        cluster_node_crash(cluster, i);
+    cluster_master_crash(cluster);
+    world_destroy(cluster->world);
+    history_destroy(cluster->history);
+    free(cluster);
+}
+
+/* P3, N2, T1: the nodes' slots and what is inside them.  K1-K5: the core's own invariants, by assertions. */
+void cluster_check(struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->plan.nodes; i++) {
+        struct node *node = cluster->nodes[i].node;
+        const char *wrong = node == NULL ? NULL : node_check(node);
+
+        if (wrong != NULL)
+            cluster_find(cluster, "space: %s", wrong);
+    }
+    if (cluster->master.master != NULL)
+        core_check(master_core(cluster->master.master));
+}

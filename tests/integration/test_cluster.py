@@ -1,0 +1,300 @@
+"""What a person or a service sees of real processes: commands, restarts, kills, pauses, bad input."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+from cluster import BINARY, SOURCE, Folder, Process, run, wait_for
+
+
+def dev(*more):
+    return Process("dev", "--master-listen", "127.0.0.1:0", "--memory", "64MiB", *more,
+                   expect="ready")
+
+
+def master(state_dir, listen="127.0.0.1:0", *more):
+    return Process("master", "--listen", listen, "--state-dir", state_dir, *more, expect="master")
+
+
+def node(address, *more, memory="32MiB"):
+    return Process("node", "--master", address, "--memory", memory, *more, expect="ready")
+
+
+class Commands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = dev()
+        cls.at = ["--master", cls.cluster.address]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+
+    def test_values_come_back_as_they_were(self):
+        for size in (0, 1, 255, 4096, 4097, 3 * 1024 * 1024 + 5):
+            value = random.Random(size).randbytes(size)
+            self.assertEqual(run("put", f"size-{size}", *self.at, data=value)[0], 0)
+            status, output, _ = run("get", f"size-{size}", *self.at)
+            self.assertEqual((status, output == value), (0, True), size)
+
+    def test_files_both_ways(self):
+        with Folder() as folder:
+            source = os.path.join(SOURCE, "README.md")
+            target = os.path.join(folder, "out")
+            self.assertEqual(run("put", "file", source, *self.at)[0], 0)
+            self.assertEqual(run("get", "file", target, *self.at)[0], 0)
+            with open(source, "rb") as a, open(target, "rb") as b:
+                self.assertEqual(a.read(), b.read())
+
+    def test_a_key_that_exists_stays_unless_replaced(self):
+        run("put", "twice", *self.at, data=b"first")
+        status, _, errors = run("put", "twice", *self.at, data=b"second")
+        self.assertEqual(status, 0)
+        self.assertIn("already", errors)
+        self.assertEqual(run("get", "twice", *self.at)[1], b"first")
+        self.assertEqual(run("put", "twice", "--replace", *self.at, data=b"third")[0], 0)
+        self.assertEqual(run("get", "twice", *self.at)[1], b"third")
+
+    def test_exists_ls_stat_rm(self):
+        run("put", "list/a", *self.at, data=b"abc")
+        run("put", "list/b", *self.at, data=b"abcd")
+        self.assertEqual(run("exists", "list/a", "list/b", *self.at)[0], 0)
+        status, output, _ = run("exists", "list/a", "nothing", "--json", *self.at)
+        self.assertEqual(status, 1)
+        self.assertEqual([row["exists"] for row in json.loads(output)], [True, False])
+        rows = [json.loads(line) for line in run("ls", "list/", "--json", *self.at)[1].splitlines()]
+        self.assertEqual(sorted((row["key"], row["size"]) for row in rows),
+                         [("list/a", 3), ("list/b", 4)])
+        self.assertEqual(json.loads(run("stat", "list/a", "--json", *self.at)[1])["size"], 3)
+        stat = json.loads(run("stat", "--json", *self.at)[1])
+        self.assertEqual(stat["nodes"][0]["state"], "alive")
+        self.assertGreaterEqual(stat["counters"]["objects"], 2)
+        self.assertEqual(run("rm", "list/a", *self.at)[0], 0)
+        status, _, errors = run("rm", "list/a", *self.at)
+        self.assertEqual(status, 1)
+        self.assertIn("NOT_FOUND", errors)
+        status, output, _ = run("rm", "--prefix", "list/", "--json", *self.at)
+        self.assertEqual(json.loads(output)["removed"], 1)
+
+    def test_patterns(self):
+        for key in ("rx-1", "rx-2", "rx-x"):
+            run("put", key, *self.at, data=b"1")
+        output = run("rm", "--regex", "^rx-[0-9]$", "--json", *self.at)[1]
+        self.assertEqual(json.loads(output)["removed"], 2)
+        self.assertEqual(run("exists", "rx-x", *self.at)[0], 0)
+        status, _, errors = run("rm", "--regex", "(", *self.at)
+        self.assertEqual(status, 1)
+        self.assertIn("(", errors)
+
+    def test_pins(self):
+        run("put", "pinned", *self.at, data=b"1")
+        self.assertEqual(run("pin", "pinned", "--pin", "hard", *self.at)[0], 0)
+        self.assertEqual(json.loads(run("stat", "pinned", "--json", *self.at)[1])["pin"], "hard")
+        self.assertEqual(run("pin", "pinned", "--pin", "none", *self.at)[0], 0)
+        self.assertEqual(json.loads(run("stat", "pinned", "--json", *self.at)[1])["pin"], "none")
+
+
+class BadInput(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = dev()
+        cls.at = ["--master", cls.cluster.address]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+
+    def refused(self, *arguments, says, status=(1, 2), **more):
+        code, _, errors = run(*arguments, **more)
+        self.assertIn(code, status, errors)
+        self.assertIn(says, errors)
+
+    def test_options(self):
+        self.refused("dev", "--memry", "1GiB", says="memry", status=(2,))
+        self.refused("dev", "--memory", "lots", says="memory", status=(2,))
+        self.refused("dev", "--memory", "1", says="memory", status=(2,))
+        self.refused("dev", says="SNOWSKIN_MEMRY", env={"SNOWSKIN_MEMRY": "1GiB"}, status=(2,))
+        self.refused("nosuch", says="nosuch", status=(2,))
+        self.refused("put", says="KEY", status=(2,))
+
+    def test_configuration_file(self):
+        with Folder() as folder:
+            path = os.path.join(folder, "snowskin.yaml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("cli:\n  master: " + self.cluster.address + "\n")
+            self.assertEqual(run("put", "from-file", "--config", path, data=b"1")[0], 0)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("cli:\n  mastr: x\n")
+            self.refused("ls", "--config", path, says="mastr", status=(2,))
+        self.refused("ls", "--config", "/nosuch/file", says="/nosuch/file", status=(2,))
+
+    def test_keys(self):
+        self.refused("put", "", *self.at, says="INVALID", data=b"1")
+        self.refused("put", "k" * 4097, *self.at, says="INVALID", data=b"1")
+        self.assertEqual(run("put", "k" * 4096, *self.at, data=b"long")[0], 0)
+        self.assertEqual(run("get", "k" * 4096, *self.at)[1], b"long")
+
+    def test_larger_than_the_pool(self):
+        self.refused("put", "large", *self.at, says="NO_SPACE", data=bytes(80 * 1024 * 1024))
+
+    def test_unreachable_master(self):
+        began = time.monotonic()
+        self.refused("get", "x", "--master", "127.0.0.1:1", "--deadline", "1s", says="127.0.0.1:1")
+        self.assertLess(time.monotonic() - began, 3)
+
+    def test_traces(self):
+        with Folder() as folder:
+            path = os.path.join(folder, "trace.jsonl")
+            good = '{"timestamp": 0, "hash_ids": [1, 2]}\n'
+            for text, line in ((good + '{"timestamp": 0, "hash_ids": [1,', "line 2"),
+                               (good + good + '{"timestamp": 0}\n', "line 3"),
+                               ('{"timestamp": "x", "hash_ids": [1]}\n', "line 1"),
+                               ('{"timestamp": 0, "hash_ids": [-1]}\n', "line 1"),
+                               ("", "line 1")):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.refused("replay", path, says=line, status=(1,))
+        self.refused("replay", "/nosuch/trace", says="/nosuch/trace", status=(1,))
+
+    def test_random_bytes_on_every_socket(self):
+        addresses = [self.cluster.address, self.cluster.lines["node"].split()[0]]
+        generator = random.Random(7)
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            for _ in range(30):
+                with socket.create_connection((host, int(port)), timeout=5) as peer:
+                    try:
+                        peer.sendall(generator.randbytes(generator.randrange(1, 5000)))
+                        peer.shutdown(socket.SHUT_WR)
+                        while peer.recv(4096):
+                            pass
+                    except OSError:
+                        pass
+        self.assertEqual(run("put", "after-noise", *self.at, data=b"1")[0], 0)
+        self.assertEqual(run("get", "after-noise", *self.at)[1], b"1")
+
+
+class Restarts(unittest.TestCase):
+    def test_the_master_is_killed(self):
+        with Folder() as folder:
+            first = master(folder + "/state")
+            at = ["--master", first.address]
+            holder = node(first.address)
+            for i in range(20):
+                self.assertEqual(run("put", f"key-{i}", *at, data=str(i).encode())[0], 0)
+            self.assertEqual(run("rm", "key-0", *at)[0], 0)
+            address = first.address
+            first.kill()
+            second = master(folder + "/state", address)
+            for i in range(1, 20):
+                self.assertEqual(run("get", f"key-{i}", *at)[1], str(i).encode(), i)
+            self.assertEqual(run("get", "key-0", *at)[0], 1)
+            self.assertEqual(run("put", "after", *at, data=b"1")[0], 0)
+            holder.stop()
+            second.stop()
+
+    def test_a_node_is_killed_and_keeps_its_memory(self):
+        with Folder() as folder:
+            head = master(folder + "/state")
+            at = ["--master", head.address]
+            holder = node(head.address, "--segment-dir", folder + "/segments")
+            for i in range(20):
+                self.assertEqual(run("put", f"key-{i}", *at, data=bytes([i]) * 70000)[0], 0)
+            holder.kill()
+            holder = node(head.address, "--segment-dir", folder + "/segments")
+            for i in range(20):
+                wait_for(lambda i=i: run("get", f"key-{i}", *at)[1] == bytes([i]) * 70000, 10)
+            holder.stop()
+            head.stop()
+
+    def test_two_masters_of_one_state_folder(self):
+        with Folder() as folder:
+            head = master(folder + "/state")
+            status, _, errors = run("master", "--listen", "127.0.0.1:0", "--state-dir",
+                                    folder + "/state")
+            self.assertEqual(status, 1)
+            self.assertIn("state folder", errors)
+            head.stop()
+
+    def test_a_paused_node_costs_one_deadline(self):
+        with Folder() as folder:
+            head = master(folder + "/state")
+            at = ["--master", head.address, "--deadline", "3s"]
+            holder = node(head.address)
+            self.assertEqual(run("put", "key", *at, data=b"value")[0], 0)
+            holder.pause()
+            began = time.monotonic()
+            status, output, _ = run("get", "key", *at)
+            self.assertLess(time.monotonic() - began, 5)
+            self.assertEqual((status, output), (1, b""))
+            holder.resume()
+            wait_for(lambda: run("get", "key", *at)[1] == b"value", 20)
+            holder.stop()
+            head.stop()
+
+    def test_copies_on_two_nodes_survive_one(self):
+        with Folder() as folder:
+            head = master(folder + "/state")
+            at = ["--master", head.address]
+            nodes = [node(head.address), node(head.address)]
+            self.assertEqual(run("put", "key", "--copies", "2", *at, data=b"both")[0], 0)
+            nodes[0].kill()
+            self.assertEqual(run("get", "key", *at)[1], b"both")
+            nodes[1].stop()
+            head.stop()
+
+    def test_tokens(self):
+        cluster = dev("--master-token", "secret")
+        status, _, errors = run("ls", "--master", cluster.address)
+        self.assertEqual(status, 1)
+        self.assertIn("token", errors)
+        self.assertEqual(run("ls", "--master", cluster.address, "--token", "secret")[0], 0)
+        cluster.stop()
+
+    def test_a_second_signal_ends_at_once(self):
+        cluster = dev()
+        cluster.pause()
+        cluster.send(signal.SIGTERM)
+        cluster.send(signal.SIGINT)
+        cluster.resume()
+        began = time.monotonic()
+        cluster.process.wait(timeout=5)
+        cluster.process.stdout.close()
+        self.assertLess(time.monotonic() - began, 2)
+
+
+class Replay(unittest.TestCase):
+    fields = {"requests", "blocks", "hit_blocks", "hit_ratio", "infinite_hit_ratio", "wrong_bytes",
+              "failed_puts", "failed_gets", "evicted_objects", "puts_waited", "leases_broken",
+              "put_bytes", "get_bytes", "wall_s", "put_us", "get_us"}
+
+    def test_a_part_of_the_trace(self):
+        trace = os.path.join(SOURCE, "traces", "conversation_trace.jsonl")
+        status, output, errors = run("replay", trace, "--requests", "400", "--clients", "3", "--pool",
+                                     "5%", "--block-bytes", "4KiB", "--json", timeout=120)
+        self.assertEqual(status, 0, errors)
+        report = json.loads(output)
+        self.assertEqual(set(report), self.fields)
+        self.assertEqual(report["requests"], 400)
+        self.assertEqual((report["wrong_bytes"], report["failed_puts"], report["failed_gets"]),
+                         (0, 0, 0))
+        self.assertGreater(report["evicted_objects"], 0)
+        self.assertGreater(report["hit_ratio"], 0)
+        self.assertEqual(set(report["put_us"]), {"p50", "p90", "p99", "p999"})
+
+    def test_against_a_running_cluster(self):
+        cluster = dev()
+        trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
+        status, _, errors = run("replay", trace, "--requests", "50", "--clients", "2", "--block-bytes",
+                                "1KiB", "--master", cluster.address, timeout=120)
+        self.assertEqual(status, 0, errors)
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()
