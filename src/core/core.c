@@ -49,6 +49,7 @@ enum snow_status core_create(const struct core_options *options, const struct co
         return SNOW_NO_MEMORY;
     core->options = *options;
     core->cluster = start->cluster;
+    core->adopts_strangers = start->adopts_strangers;
     core->term = start->term;
     core->secret = (struct hash128){start->secret_low, start->secret_high};
     core->faults = start->faults;

@@ -102,6 +102,7 @@ struct core_start {
     uint64_t secret_high;
     const struct core_expected *expected; /* nodes whose inventory is to come */
     uint32_t expected_count;
+    bool adopts_strangers; /* there was no state file: nodes that are not expected are believed */
     uint64_t now_ns;
     fault_set faults; /* planted by the simulator, else 0 */
 };

@@ -210,7 +210,8 @@ static void adopt_row(struct core *core, struct segment *segment,
         core_forget_slot(core, segment->index, row->slot, row->gen);
         return;
     }
-    if (!row_is_whole(core, row) || !join_version(core, segment, row, &number)) {
+    if (!core->nodes[segment->node]->adopts || !row_is_whole(core, row) ||
+        !join_version(core, segment, row, &number)) {
         core_close_extent(core, &part, row->gen);
         return;
     }

@@ -64,6 +64,21 @@ static void expect(struct core *core, uint64_t incarnation)
     core_output_add(core, CORE_OUT_PERSIST);
 }
 
+/* What was removed or replaced while it was away may be on it: if it returns it is emptied. */
+static void give_up(struct core *core, uint64_t incarnation)
+{
+    core->given_up[core->given_up_count++ % LIMIT_NODES] = incarnation;
+}
+
+static bool was_given_up(const struct core *core, uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < core->given_up_count && i < LIMIT_NODES; i++) {
+        if (core->given_up[i] == incarnation)
+            return true;
+    }
+    return false;
+}
+
 static void expect_no_more(struct core *core, uint64_t incarnation)
 {
     for (uint32_t i = 0; i < core->expected_count; i++) {
@@ -97,8 +112,10 @@ static void on_missing_end(struct wheel_timer *timer, void *owner)
         const struct node *node = find_incarnation(core, core->expected[i].incarnation);
 
         /* One that is here is judged by its own silence. */
-        if (!core->missing_known[i] && (node == NULL || node->state == NODE_DEAD))
+        if (!core->missing_known[i] && (node == NULL || node->state == NODE_DEAD)) {
+            give_up(core, core->expected[i].incarnation);
             expect_no_more(core, core->expected[i].incarnation);
+        }
     }
 }
 
@@ -148,6 +165,7 @@ static void kill_node(struct core *core, struct node *node)
         segment->drop_cursor = 0;
         core->drops++;
     }
+    give_up(core, node->incarnation);
     expect_no_more(core, node->incarnation);
     core->room_changed = true;
     core_closings_recheck(core);
@@ -386,6 +404,8 @@ static enum snow_status find_or_take(struct core *core, const struct wire_mount_
     if (node == NULL)
         return SNOW_LIMIT;
     *found = node;
+    node->adopts = is_expected(core, mount->incarnation) ||
+                   (core->adopts_strangers && !was_given_up(core, mount->incarnation));
     return open_segments(core, node, mount);
 }
 

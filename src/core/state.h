@@ -242,6 +242,7 @@ struct node {
     bool linked;          /* its connection stands */
     bool inventory_due;   /* an inventory is under way: first of this master, or after a return */
     uint32_t inventories; /* segments told whole since the mount */
+    bool adopts;          /* what it holds may be believed: it was not given up before */
     uint32_t reports;     /* of clients that could not reach it, since its last heartbeat */
     uint32_t secret_term; /* the term its secret was made in */
     char address[LIMIT_NAME_SIZE + 1];
@@ -336,6 +337,10 @@ struct core {
     struct list reads;    /* of all sessions, oldest first */
     struct list leases[LEASE_KINDS];
     uint64_t read_entries;
+
+    uint64_t given_up[LIMIT_NODES]; /* incarnations that were DEAD, the last ones */
+    uint32_t given_up_count;        /* so far */
+    bool adopts_strangers;
 
     uint64_t cluster;
     uint32_t term;

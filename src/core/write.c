@@ -451,9 +451,11 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
 
     if (state == OBJECT_WRITING)
         publish(core, number, key);
-    /* Asked again it is READABLE already; what it replaced may still be on its way out. */
+    /* Asked again it is READABLE already; what it replaced may still be on its way out, or lie on a
+     * node that is still missing. */
     if (replaces)
-        core_close_wait(core, key, request, index, SNOW_OK, shortfall);
+        core_close_wait(core, key, request, index, core_is_ready(core) ? SNOW_OK : SNOW_UNCERTAIN,
+                        shortfall);
     else
         core_answer_status(core, request, index, SNOW_OK, shortfall, 0);
 }

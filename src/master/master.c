@@ -472,6 +472,7 @@ static enum snow_status open_core(struct master *master, const struct core_optio
                                    .secret_high = env_random(master->env),
                                    .expected = expected,
                                    .expected_count = state.expected_count,
+                                   .adopts_strangers = status == SNOW_NOT_FOUND,
                                    .now_ns = env_now_ns(master->env)};
 
         if (start.cluster == 0)
