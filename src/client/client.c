@@ -46,7 +46,9 @@ static void on_up(struct rpc_peer *peer, const struct wire_hello_rep *hello)
     struct list asking;
     struct list_link *link;
 
-    (void)hello;
+    if (hello->term != client->term)
+        client_nodes_doubt(client);
+    client->term = hello->term;
     client->link_failure = SNOW_OK;
     client->reason[0] = 0;
     list_init(&asking);

@@ -39,6 +39,7 @@ struct client {
     struct env_loop *loop;
     struct rpc *rpc;
     struct rpc_peer master;
+    uint32_t term; /* of the master that the numbers of nodes are from */
     struct client_options options;
     struct rng rng;
     struct transport *transport;
@@ -109,6 +110,7 @@ bool client_places_check(const struct wire_place *places, uint32_t count, uint64
 /* NULL: out of memory, or too many. */
 struct client_node *client_node_find(struct client *client, uint32_t number);
 /* Asks the master for addresses, unless that is under way. */
+void client_nodes_doubt(struct client *client);
 void client_nodes_refresh(struct client *client);
 bool client_node_is_avoided(struct client *client, uint32_t number);
 /* It could not be reached; it moved something. */

@@ -147,6 +147,15 @@ void client_nodes_refresh(struct client *client)
     ask_page(client);
 }
 
+/* Another master, or another reign: the same number may be another node now. */
+void client_nodes_doubt(struct client *client)
+{
+    for (uint32_t i = 0; i < CLIENT_NODE_BUCKETS; i++) {
+        list_each (&client->nodes[i], link, next)
+            list_entry(link, struct client_node, of_client)->known = false;
+    }
+}
+
 /* ---- health --------------------------------------------------------------------------------- */
 
 bool client_node_is_avoided(struct client *client, uint32_t number)

@@ -12,7 +12,7 @@
 #define KEY_ROOM 24u
 #define DEADLINE_MS 6000u
 #define PROVE_DEADLINE_MS 60000u
-#define PROOF_MISSES_MAX 30u
+#define PROOF_MISSES_MAX 50u
 #define PROOF_PAUSE_NS (2 * NS_PER_S)
 
 enum lane_kind { LANE_IDLE, LANE_PUT, LANE_GET, LANE_EXISTS, LANE_REMOVE };
@@ -352,6 +352,7 @@ void actor_prove(struct actor *actor)
 {
     struct lane *lane = &actor->lanes[0];
 
+    world_alarm_cancel(&lane->pause);
     lane->proving = true;
     lane->proof = 0;
     prove_step(lane);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define CHECK_NS (20 * NS_PER_MS)
-#define HEAL_NS (150 * NS_PER_S)
+#define HEAL_NS (300 * NS_PER_S)
 #define REST_NS (100 * NS_PER_S)
 #define GRANULE 256u
 
