@@ -1,19 +1,16 @@
 /* Snowskin: put and get KV-cache pages in a cluster's memory.
  *
- * Every call takes many items; a single one is a batch of one.  Each item has a status of its
- * own; a call returns
- * SNOW_OK when all its items are DONE (OK, EXISTS, UNCERTAIN), else the status of the first that
- * is not.
+ * Every call takes many items; a single one is a batch of one.  Each item has a status of its own;
+ * a call returns SNOW_OK when all its items are DONE (OK, EXISTS, UNCERTAIN), else the status of
+ * the first that is not.
  *
- * Threads.  A client may be used by any number of threads at once; nothing starts a thread.
- * snow_close: when no other
- * call is under way.  After a fork the child may only call snow_close (which frees memory) on
- * what its parent opened:
- * every other call answers SNOW_CLOSED.
+ * Threads.    A client may be used by any number of threads at once; nothing starts a thread.
+ *             snow_close: when no other call is under way.  After a fork the child may only call
+ *             snow_close (which frees memory) on what its parent opened: every other call answers
+ *             SNOW_CLOSED.
  * Deadlines.  Every call ends by its deadline (options.deadline_ms, or the call's own).  A call
- * that ended touches the
- * caller's memory no more.
- * Keys.  1 .. 4096 bytes, any bytes.  Sizes and offsets are bytes. */
+ *             that ended touches the caller's memory no more.
+ * Keys.       1 .. 4096 bytes, any bytes.  Sizes and offsets are bytes. */
 #ifndef SNOWSKIN_SNOWSKIN_H
 #define SNOWSKIN_SNOWSKIN_H
 
@@ -49,10 +46,9 @@ struct snow_options {
 SNOW_API void snow_options_init(struct snow_options *options);
 
 /* Connects to the master, waiting at most the deadline.  INVALID (options, *reason says what),
- * UNREACHABLE (*reason
- * names the address), REFUSED (version, cluster or token; *reason says what to do), NO_MEMORY.
- * reason may be NULL; its text
- * is static or lives until the next call of this thread. */
+ * UNREACHABLE (*reason names the address), REFUSED (version, cluster or token; *reason says what to
+ * do), NO_MEMORY.  reason may be NULL; its text is static or lives until the next call of this
+ * thread. */
 SNOW_API enum snow_status snow_open(const struct snow_options *options, struct snow_client **client,
                                     const char **reason);
 SNOW_API void snow_close(struct snow_client *client);
@@ -176,8 +172,7 @@ struct snow_listed {
 };
 
 /* Calls on_row for every object whose key begins with prefix, in no order; objects that come or go
- * meanwhile may be
- * missed.  on_row returns 0 to go on. */
+ * meanwhile may be missed.  on_row returns 0 to go on. */
 SNOW_API enum snow_status snow_list(struct snow_client *client, struct snow_key prefix,
                                     int (*on_row)(void *owner, const struct snow_listed *row),
                                     void *owner, const struct snow_call *call);

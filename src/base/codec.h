@@ -2,8 +2,7 @@
  * at the end.
  *
  * Invariants.  C1  After an error a reader returns zeroes and a writer writes nothing.
- *              C2  No length from the bytes is believed before it is checked against what is left.
- */
+ *              C2  No length from the bytes is believed before it is compared with what is left. */
 #ifndef BASE_CODEC_H
 #define BASE_CODEC_H
 

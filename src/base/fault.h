@@ -1,5 +1,4 @@
-/* Planted faults: places in the code that misbehave when the simulator asks for it, never
- * elsewhere. */
+/* Planted faults: places in the code that misbehave when the simulator asks, never elsewhere. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 

@@ -14,8 +14,8 @@ struct hash128 {
 /* XXH3 64 with a seed: tables of this process. */
 uint64_t hash_seeded(struct bytes data, uint64_t seed);
 
-/* XXH3 128 of the key, seeded by the tenant: names a key in slots and inventories; the same
- * everywhere. */
+/* XXH3 128 of the key, seeded by the tenant: names a key in slots and inventories;
+ * the same everywhere. */
 struct hash128 hash_key(uint32_t tenant, struct bytes key);
 
 /* SipHash-2-4 (Aumasson and Bernstein, 2012) under a 128-bit key. */

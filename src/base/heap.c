@@ -7,8 +7,8 @@ static bool comes_before(const struct heap_link *a, const struct heap_link *b)
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
 
-/* Joins two trees; either may be NULL.  The siblings of both are ignored and those of the result
- * are NULL. */
+/* Joins two trees; either may be NULL.  The siblings of both are ignored and
+ * those of the result are NULL. */
 static struct heap_link *join(struct heap_link *a, struct heap_link *b)
 {
     if (a == NULL || b == NULL)
@@ -29,8 +29,8 @@ static struct heap_link *join(struct heap_link *a, struct heap_link *b)
     return a;
 }
 
-/* Joins a list of siblings into one tree: pairs from left to right, then all of them from right to
- * left. */
+/* Joins a list of siblings into one tree: pairs from left to right,
+ * then all of them from right to left. */
 static struct heap_link *join_siblings(struct heap_link *sibling)
 {
     struct heap_link *pairs = NULL; /* in reverse, through next */

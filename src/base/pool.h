@@ -2,8 +2,7 @@
  * the pool grows.
  *
  * Idea.  Chunks of 2^chunk_bits items, added one at a time and never moved: growing costs no
- * doubling.  Free items
- *        form a stack through their first four bytes.
+ *        doubling.  Free items form a stack through their first four bytes.
  * Index 0 is never given: it stands for "none". */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H

@@ -45,8 +45,8 @@ static inline bool wheel_is_armed(const struct wheel_timer *timer)
 /* Fires all that is due at now_ns, at most max of them; returns how many.  What on_event arms for a
  * time that has come fires in the same advance, within max. */
 uint32_t wheel_advance(struct wheel *wheel, uint64_t now_ns, uint32_t max, void *owner);
-/* A time at which to advance next: not after the earliest timer (it may be earlier).  UINT64_MAX:
- * none. */
+/* A time at which to advance next: not after the earliest timer (it may be earlier).
+ * UINT64_MAX: none. */
 uint64_t wheel_next_ns(const struct wheel *wheel);
 
 #endif

@@ -93,8 +93,8 @@ static int parse(struct cli *cli, const struct command *command, struct conf *co
         {master_core_options_table(), uses & USE_CORE ? &cli->core : NULL},
         {node_options_table(), uses & USE_NODE ? &cli->node : NULL},
         {cli_options_table(), uses & USE_CLI ? &cli->options : NULL},
-        {replay_options_table(), uses & USE_REPLAY ? &cli->replay : NULL},
-        {bench_options_table(), uses & USE_BENCH ? &cli->bench : NULL},
+        {cli_replay_options_table(), uses & USE_REPLAY ? &cli->replay : NULL},
+        {cli_bench_options_table(), uses & USE_BENCH ? &cli->bench : NULL},
     };
 
     if (conf_init(conf, modules, sizeof(modules) / sizeof(modules[0]), arena, error) != SNOW_OK ||
@@ -134,8 +134,8 @@ static int run(const struct command *command, int argc, char **argv)
     conf_defaults(master_core_options_table(), &cli.core);
     conf_defaults(node_options_table(), &cli.node);
     conf_defaults(cli_options_table(), &cli.options);
-    conf_defaults(replay_options_table(), &cli.replay);
-    conf_defaults(bench_options_table(), &cli.bench);
+    conf_defaults(cli_replay_options_table(), &cli.replay);
+    conf_defaults(cli_bench_options_table(), &cli.bench);
     result = parse(&cli, command, &conf, &argc, argv, &arena, &error);
     if (result == CLI_DONE && conf.help) {
         print_help(command, &conf);

@@ -24,7 +24,7 @@ const struct conf_table *cli_options_table(void)
     return &table;
 }
 
-const struct conf_table *replay_options_table(void)
+const struct conf_table *cli_replay_options_table(void)
 {
     static const struct conf_table table = {.module = "replay",
                                             .options = replay_rows,
@@ -33,7 +33,7 @@ const struct conf_table *replay_options_table(void)
     return &table;
 }
 
-const struct conf_table *bench_options_table(void)
+const struct conf_table *cli_bench_options_table(void)
 {
     static const struct conf_table table = {.module = "bench",
                                             .options = bench_rows,

@@ -25,7 +25,7 @@ struct bench_options {
 };
 
 const struct conf_table *cli_options_table(void);
-const struct conf_table *replay_options_table(void);
-const struct conf_table *bench_options_table(void);
+const struct conf_table *cli_replay_options_table(void);
+const struct conf_table *cli_bench_options_table(void);
 
 #endif

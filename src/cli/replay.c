@@ -1,6 +1,7 @@
 /* replay: plays a request trace against a cluster and tells what was hit.
  *
- * The parent reads the trace, sizes the pool, starts the cluster in its own process, runs the workers, and adds up. */
+ * The parent reads the trace, sizes the pool, starts the cluster in its own process, runs the
+ * workers, and adds up. */
 #include "cli/replay.h"
 
 #include "cli/replay_report.h"
@@ -71,7 +72,8 @@ static bool pool_bytes(const struct cli *cli, const struct trace *trace, uint64_
     return false;
 }
 
-/* The reserve is fixed and comes on top, with what rounding adds: the pool holds exactly what was asked for. */
+/* The reserve is fixed and comes on top, with what rounding adds:
+ * the pool holds exactly what was asked for. */
 static bool start_cluster(struct cli *cli, const struct trace *trace, struct cluster *cluster)
 {
     struct master_options options;

@@ -1,7 +1,8 @@
 /* What replay and its worker processes share.  Private to cli/.
  *
- * The parent starts a cluster (unless told one) and worker processes; each worker is a client that plays every Nth request
- * of the trace and writes lines of JSON to its standard output: {"done": n} now and then, at its end one result. */
+ * The parent starts a cluster (unless told one) and worker processes; each worker is a client that
+ * plays every Nth request of the trace and writes lines of JSON to its standard output: {"done": n}
+ * now and then, at its end one result. */
 #ifndef CLI_REPLAY_H
 #define CLI_REPLAY_H
 

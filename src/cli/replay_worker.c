@@ -1,7 +1,7 @@
 /* A client process of replay: does what an engine does for each request of its part of the trace.
  *
- * Look up the chain; read the longest cached prefix; put the rest, continuing that read.  Every byte that is read is
- * compared with what the key says it must be. */
+ * Look up the chain; read the longest cached prefix; put the rest, continuing that read.  Every
+ * byte that is read is compared with what the key says it must be. */
 #include "cli/replay.h"
 
 #include <inttypes.h>

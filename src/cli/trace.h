@@ -1,4 +1,5 @@
-/* Request traces: one JSON object a line, `timestamp` (ms) and `hash_ids` (the chain of the prompt's blocks). */
+/* Request traces: one JSON object a line, `timestamp` (ms) and `hash_ids` (the
+ * chain of the prompt's blocks). */
 #ifndef CLI_TRACE_H
 #define CLI_TRACE_H
 
@@ -27,7 +28,8 @@ struct trace {
         infinite_hits; /* blocks that a cache without end would hit: longest prefixes seen before */
 };
 
-/* INVALID: *error names the line and what is wrong with it.  NO_MEMORY.  request_max: lines to read, 0: all. */
+/* INVALID: *error names the line and what is wrong with it.  NO_MEMORY.
+ * request_max: lines to read, 0: all. */
 MUST_CHECK enum snow_status trace_parse(struct bytes data, uint64_t request_max,
                                         struct trace *trace, struct text *error);
 void trace_free(struct trace *trace);

@@ -4,8 +4,8 @@
 
 #include "conf/conf.h"
 
-/* Text to the number of an option that is no TEXT.  INVALID: it does not read as the type, or is
- * out of range. */
+/* Text to the number of an option that is no TEXT.
+ * INVALID: it does not read as the type, or is out of range. */
 MUST_CHECK enum snow_status conf_number_parse(const struct conf_option *option, struct bytes text,
                                               uint64_t *number);
 

@@ -74,13 +74,12 @@ struct env *env_loop_env(struct env_loop *loop);
 /* Linux only: turns the loop on the calling thread until env_loop_stop. */
 void env_loop_run(struct env_loop *loop);
 
-/* Linux only: runs what is ready, waiting at most timeout_ns for something (0: do not wait). One
- * thread at a time. Returns the number of events that ran. Waits by spinning for up to spin_ns
- * first. */
+/* Linux only: runs what is ready, waiting at most timeout_ns for something (0: do not wait), the
+ * first spin_ns of it by spinning.  One thread at a time.  Returns the number of events that ran. */
 uint32_t env_loop_turn(struct env_loop *loop, uint64_t timeout_ns, uint64_t spin_ns);
 
-/* Counts up each time the loop turns: whoever reads it from outside sees whether the loop is
- * alive. Any thread. */
+/* Counts up each time the loop turns: whoever reads it from outside sees whether the loop is alive.
+ * Any thread. */
 uint64_t env_loop_turns(const struct env_loop *loop);
 
 /* A task that runs once on a loop, posted from any thread. Lives in the caller's object; not
@@ -104,8 +103,8 @@ void env_hook_remove(struct env_hook *hook);
 
 /* ---- timers --------------------------------------------------------------------------------- */
 
-/* Lives in the caller's object, zeroed before first use; on_event set by the owner. Loop thread
- * only. */
+/* Lives in the caller's object, zeroed before first use; on_event set by the owner.
+ * Loop thread only. */
 struct env_timer {
     void (*on_event)(struct env_timer *timer);
     struct env_loop *loop; /* NULL: not armed */
@@ -118,8 +117,8 @@ void env_timer_cancel(struct env_timer *timer); /* nothing happens when it is no
 
 /* ---- network: byte streams ------------------------------------------------------------------ */
 
-/* Addresses are text: "host:port", "1.2.3.4:port", "[v6]:port"; port 0 when listening: any free
- * one. */
+/* Addresses are text: "host:port", "1.2.3.4:port", "[v6]:port";
+ * port 0 when listening: any free one. */
 
 struct env_socket_options {
     /* NULL: cubic towards loopback and private addresses, else the system's */
@@ -134,8 +133,8 @@ struct env_conn;
 
 /* Called on the loop.  owner: as given to env_dial or env_conn_own. */
 struct env_conn_ops {
-    /* End of a dial: OK, or UNREACHABLE and the connection can only be closed. Not called for
-     * accepted ones. */
+    /* End of a dial: OK, or UNREACHABLE and the connection can only be closed.
+     * Not called for accepted ones. */
     void (*on_open)(void *owner, enum snow_status status);
     /* env_conn_receive has bytes, or the end, to tell. */
     void (*on_readable)(void *owner);
@@ -170,8 +169,8 @@ const char *env_conn_peer(const struct env_conn *conn);
 
 struct env_listener;
 
-/* Accepts connections until closed. INVALID: no address; UNREACHABLE: can not bind (the
- * reason is logged). */
+/* Accepts connections until closed. INVALID: no address;
+ * UNREACHABLE: can not bind (the reason is logged). */
 MUST_CHECK enum snow_status env_listen(struct env_loop *loop, const char *address,
                                        const struct env_socket_options *options,
                                        void (*on_accept)(void *owner, struct env_conn *conn),
@@ -225,13 +224,13 @@ void env_copy_cancel(struct env_copy *copy);
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* Reads a whole file, at most size_max bytes; *data is malloc'd, for the caller to free. NOT_FOUND,
- * LIMIT, INVALID. */
+/* Reads a whole file, at most size_max bytes; *data is malloc'd, for the caller to free.
+ * NOT_FOUND, LIMIT, INVALID. */
 MUST_CHECK enum snow_status env_file_read(struct env *env, const char *path, size_t size_max,
                                           uint8_t **data, size_t *size);
 
-/* Replaces a file as one step that survives a crash: temporary file, fsync, rename, fsync of the
- * folder. */
+/* Replaces a file as one step that survives a crash: temporary file, fsync, rename,
+ * fsync of the folder. */
 MUST_CHECK enum snow_status env_file_replace(struct env *env, const char *path, struct bytes data);
 
 /* Makes the folder (0700) if it is missing and locks it for this process until the process ends.

@@ -1,5 +1,4 @@
-/* Door of env/linux: how a real process makes its env.  Used by main, cli and client/wait.c only.
- * */
+/* Door of env/linux: how a real process makes its env.  For main, cli and client/wait.c only. */
 #ifndef ENV_LINUX_H
 #define ENV_LINUX_H
 

@@ -1,9 +1,10 @@
 /* Master: the core with a network around it.
  *
- * Idea.  One loop decodes requests, steps the core, and carries out what it answers: replies, forgets, the state file.
- *        It never touches a byte of an object.
+ * Idea.  One loop decodes requests, steps the core, and carries out what it answers: replies,
+ *        forgets, the state file.  It never touches a byte of an object.
  * Invariants.
- *   A1  Outputs are carried out in order; the state file is written before what depends on it leaves (P5).
+ *   A1  Outputs are carried out in order; the state file is written before what depends on it
+ *       leaves (P5).
  *   A2  A request of the network is open in the core exactly as long as in rpc.
  *   A3  A session, and a node, is bound to at most one connection.
  * Threads.  A loop on its own thread; the public functions: the thread that opened it. */
@@ -19,8 +20,9 @@
 
 struct master;
 
-/* Reads the state folder (made when missing; none: nothing is kept), takes the next term, listens.  IN_USE: another
- * master has the folder.  INVALID: its state file is damaged.  UNREACHABLE: can not listen.  reason: for people. */
+/* Reads the state folder (made when missing; none: nothing is kept), takes the next term, listens.
+ * IN_USE: another master has the folder.  INVALID: its state file is damaged.  UNREACHABLE: can not
+ * listen.  reason: for people. */
 MUST_CHECK enum snow_status master_open(struct env *env, const struct master_options *options,
                                         const struct core_options *core_options,
                                         struct obs_log *log, struct master **master,

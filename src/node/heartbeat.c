@@ -1,6 +1,6 @@
-/* The heartbeat: once a second, from a thread and on a connection of its own, so that a busy host process or a large
- * transfer never makes the node look dead.  It tells how long the service loop has not turned: a node whose data service
- * hangs is silent although its heartbeat is not.
+/* The heartbeat: once a second, from a thread and on a connection of its own, so that a busy host
+ * process or a large transfer never makes the node look dead.  It tells how long the service loop
+ * has not turned: a node whose data service hangs is silent although its heartbeat is not.
  *
  * Threads.  The heartbeat loop; the service loop's turns are read, a nudge is posted to it. */
 #include "node/inside.h"

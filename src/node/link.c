@@ -1,14 +1,16 @@
 /* The master: mounting, telling what is here, forgetting what it says.
  *
- * Problem.  Masters restart and connections break; what this node holds and what a master believes must meet again.
- * Idea.     Each new connection mounts anew and tells the whole inventory on it, in slot order; acknowledgements of
- *           forgets go on the same connection: order is truth.
+ * Problem.  Masters restart and connections break; what this node holds and what a master believes
+ *           must meet again.
+ * Idea.     Each new connection mounts anew and tells the whole inventory on it, in slot order;
+ *           acknowledgements of forgets go on the same connection: order is truth.
  *
  *   DOWN ─link up─► MOUNTING ─mount reply─► TELLING ─last slot─► MOUNTED
  *    ▲────────────── link lost, or the master does not know us ──────┘
  * Invariants.
  *   L1  No grant is honoured before a mount gave its key; a new master's key ends the old grants.
- *   L2  A row tells a slot as it is when the message is encoded; what changes later is told by acknowledgements.
+ *   L2  A row tells a slot as it is when the message is encoded; what changes later is told by
+ *       acknowledgements.
  * Threads.  The service loop. */
 #include "node/inside.h"
 

@@ -253,7 +253,7 @@ uint64_t node_held_bytes(const struct node *node, uint64_t granule)
     return bytes;
 }
 
-/* An extent that something is inside of belongs to the activity's generation and to no other slot. */
+/* An extent that something is inside of is the activity's generation's and no other slot's. */
 static const char *check_activity(const struct node *node, const struct activity *activity)
 {
     const struct slot *slot = &node->segments[activity->segment].table[activity->slot];

@@ -1,16 +1,17 @@
 /* Node: gives memory to the cluster and moves bytes in and out of it.
  *
- * Problem.  Clients write and read segment memory by themselves; a confused, slow or dead one must harm nobody, and what
- *           the master has given up must be given up here before it is used again (P3).
- * Idea.     One service loop owns the slots.  It does what a grant or a location allows, and nothing else: the master
- *           sends no message for a put or a get.  It counts what is inside each extent; a forget closes at once and frees
- *           when nothing is inside.
+ * Problem.  Clients write and read segment memory by themselves; a confused, slow or dead one must
+ *           harm nobody, and what the master has given up must be given up here before it is used
+ *           again (P3).
+ * Idea.     One service loop owns the slots.  It does what a grant or a location allows, and
+ *           nothing else: the master sends no message for a put or a get.  It counts what is inside
+ *           each extent; a forget closes at once and frees when nothing is inside.
  * Invariants.
  *   N1  A request without a grant under the present key moves no byte.
  *   N2  FREED is said only when no transfer is inside the extent.
  *   N3  What is told to a new master includes every extent that something is inside of.
- * Threads.  A service loop and a heartbeat loop, each on its own thread; the public functions below: the thread that
- *           opened it. */
+ * Threads.  A service loop and a heartbeat loop, each on its own thread; the public functions
+ *           below: the thread that opened it. */
 #ifndef NODE_NODE_H
 #define NODE_NODE_H
 
@@ -25,8 +26,8 @@
 
 struct node;
 
-/* Makes or finds the segment's memory, listens, and starts to dial the master.  reason: why not, for people.
- * NO_SPACE, IN_USE, INVALID, UNREACHABLE (can not listen), NO_MEMORY. */
+/* Makes or finds the segment's memory, listens, and starts to dial the master.  reason: why not,
+ * for people.  NO_SPACE, IN_USE, INVALID, UNREACHABLE (can not listen), NO_MEMORY. */
 MUST_CHECK enum snow_status node_open(struct env *env, const struct node_options *options,
                                       struct bytes token, struct obs_log *log, struct node **node,
                                       const char **reason);
@@ -45,10 +46,12 @@ void node_metrics(const struct node *node, uint64_t *values);
 uint32_t node_metric_count(void);
 const char *node_metric_name(uint32_t index);
 
-/* Verifies N2 and the slots' invariants; NULL: they hold, else which does not.  On the service loop, or in the simulator. */
+/* Verifies N2 and the slots' invariants; NULL: they hold, else which does not.  On the service
+ * loop, or in the simulator. */
 const char *node_check(struct node *node);
 
-/* For the simulator's checkers: bytes of all extents that are not FREE, each rounded up to the granule. */
+/* For the simulator's checkers: bytes of all extents that are not FREE,
+ * each rounded up to the granule. */
 uint64_t node_held_bytes(const struct node *node, uint64_t granule);
 
 #endif

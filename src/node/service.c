@@ -1,8 +1,10 @@
 /* The data service: bytes into and out of extents, as grants and locations allow.
  *
- * Problem.  Writers that stop in the middle and come back, readers that are slow, forgets that arrive in between.
- * Idea.     An activity counts what is inside an extent.  Bytes of a frame go straight into the extent; a forget, or the
- *           same writer on a new connection, turns what still comes into waste before anything else happens there.
+ * Problem.  Writers that stop in the middle and come back, readers that are slow, forgets that
+ *           arrive in between.
+ * Idea.     An activity counts what is inside an extent.  Bytes of a frame go straight into the
+ *           extent; a forget, or the same writer on a new connection, turns what still comes into
+ *           waste before anything else happens there.
  * Invariants.
  *   S1  One piece at a time arrives in an extent.
  *   S2  A WRITING slot's bytes [0, covered) have arrived and have the activity's crc.

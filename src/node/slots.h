@@ -1,9 +1,12 @@
-/* The slot table of a segment: what each extent holds, kept where a crash leaves it readable.  Private to node/.
+/* The slot table of a segment: what each extent holds, kept where a crash leaves it readable.
+ * Private to node/.
  *
- * Problem.  The bytes of a segment outlive the process that wrote them and the master that knew them; what is found there
- *           later must be whole, and nothing that was forgotten may come back.
- * Idea.     192 bytes a slot, in memory of their own (`meta`).  A slot becomes WRITTEN by its last store, after a checksum
- *           over all it says; it stops being so by the first store of its closing.  floor_gen stays for ever.
+ * Problem.  The bytes of a segment outlive the process that wrote them and the master that knew
+ *           them; what is found there later must be whole, and nothing that was forgotten may come
+ *           back.
+ * Idea.     192 bytes a slot, in memory of their own (`meta`).  A slot becomes WRITTEN by its last
+ *           store, after a checksum over all it says; it stops being so by the first store of its
+ *           closing.  floor_gen stays for ever.
  *
  *   FREE ─slots_begin─► WRITING ─slots_seal─► WRITTEN ─slots_close─► CLOSED ─slots_free─► FREE
  *                          └───────────────slots_close────────────────┘
@@ -11,8 +14,10 @@
  *   T1  A WRITTEN slot's checksum holds; one that does not hold is FREE after a restart.
  *   T2  A write begins only if its gen is above floor_gen; floor_gen never falls.
  *   T3  A WRITTEN slot is never edited in place.
- *   T4  No more WRITING, WRITTEN or CLOSED slots overlap than the master granted: places come from it.
- * Keys above 96 bytes do not fit in the slot: their bytes follow the object's in the extent of part 0.
+ *   T4  No more WRITING, WRITTEN or CLOSED slots overlap than the master granted: places come
+ *       from it.
+ * Keys above 96 bytes do not fit in the slot: their bytes follow those of the
+ * object in the extent of part 0.
  * Threads.  One thread per segment changes it. */
 #ifndef NODE_SLOTS_H
 #define NODE_SLOTS_H
@@ -83,8 +88,9 @@ struct slots_request {
     uint64_t slot_bytes; /* data bytes a slot */
 };
 
-/* Opens the segment's memory, or makes it; all of it is present in memory then.  Finds again what an earlier process
- * left there.  NO_SPACE, IN_USE, INVALID (another version or size; *reason says which). */
+/* Opens the segment's memory, or makes it; all of it is present in memory then.  Finds again what
+ * an earlier process left there.  NO_SPACE, IN_USE, INVALID (another version or size; *reason says
+ * which). */
 MUST_CHECK enum snow_status slots_open(struct env *env, const struct slots_request *request,
                                        struct slots *slots, const char **reason);
 void slots_close_memory(struct slots *slots);

@@ -11,8 +11,7 @@
  *
  * Request ids.  id = sequence << RPC_SLOT_BITS | slot: a slot is an index below
  *               LIMIT_REQUESTS_PER_CONN that one open request holds, so both sides find it without
- *               a search and neither can have more of them open than that.  Id 0 is the greeting.
- */
+ *               a search and neither can have more of them open.  Id 0 is the greeting. */
 #ifndef RPC_CONN_H
 #define RPC_CONN_H
 
@@ -61,8 +60,8 @@ struct rpc {
     uint64_t counters[RPC_METRIC_COUNT];
 };
 
-/* Something that waits to be sent: frames without payload one after the other, or one frame with
- * its payload. */
+/* Something that waits to be sent: frames without payload one after the other,
+ * or one frame with its payload. */
 struct rpc_out {
     struct list_link link; /* in conn->out or conn->held */
     size_t capacity;
@@ -191,8 +190,8 @@ static inline void rpc_count(struct rpc *rpc, enum rpc_metric metric)
 
 /* ---- rpc.c ---- */
 
-/* Around everything that runs callbacks: memory of ended connections lives until the outermost
- * leaves. */
+/* Around everything that runs callbacks: memory of ended connections lives
+ * until the outermost leaves. */
 void rpc_enter(struct rpc *rpc);
 void rpc_leave(struct rpc *rpc);
 /* Makes a turn of the loop come. */
@@ -234,8 +233,8 @@ void rpc_receive(struct rpc_conn *conn);
 void rpc_payload_expect(struct rpc_conn *conn, uint64_t size);
 /* NO_MEMORY: it stays drained. */
 MUST_CHECK enum snow_status rpc_payload_direct(struct rpc_conn *conn, const struct rpc_payload *to);
-/* Whoever named the destination has ended: the rest is drained, or the connection reset when that
- * is too much. */
+/* Whoever named the destination has ended: the rest is drained,
+ * or the connection reset when that is too much. */
 void rpc_payload_forget(struct rpc_conn *conn);
 /* Bytes for [at, at+size) are drained from now on.  NO_MEMORY. */
 MUST_CHECK enum snow_status rpc_payload_cut(struct rpc_conn *conn, const uint8_t *at, size_t size);
@@ -247,8 +246,8 @@ void rpc_payload_take(struct rpc_conn *conn, const uint8_t *data, size_t size);
 /* ---- send.c ---- */
 
 /* Queues a frame.  payload NULL: none.  held: it waits for the end of the incoming payload.  *out
- * (may be NULL): the item, when it has a payload.  Out of memory: the connection breaks, and *out
- * is NULL. */
+ * (may be NULL): the item, when it has a payload.  Out of memory: the connection breaks, *out is
+ * NULL. */
 void rpc_send_frame(struct rpc_conn *conn, const struct frame_header *header, struct bytes body,
                     const struct rpc_payload *payload, bool held, struct rpc_out **out);
 /* Room for the body of a frame in rpc->scratch. */

@@ -46,8 +46,8 @@ static inline struct rpc_conn *rpc_peer_conn(const struct rpc_peer *peer)
     return peer->up ? peer->conn : NULL;
 }
 
-/* Gives the connection up (a peer that answers nonsense, or nothing) and dials again; on_down
- * comes. */
+/* Gives the connection up (a peer that answers nonsense, or nothing) and dials again;
+ * on_down comes. */
 void rpc_peer_reset(struct rpc_peer *peer);
 
 #endif

@@ -15,11 +15,9 @@ struct rpc_retry {
 };
 
 /* Whether a try that ended with status at now_ns is to be repeated, and when (*at_ns).  RETRY
- * verdicts: after the
- * hint, or after a delay that doubles from 1 ms to 500 ms, with jitter.  UNREACHABLE and CLOSED
- * of a connection count
- * as RETRY for operations that are safe to repeat: lost_peer says so.  Never at or past the
- * deadline. */
+ * verdicts: after the hint, or after a delay that doubles from 1 ms to 500 ms, with jitter.
+ * UNREACHABLE and CLOSED of a connection count as RETRY for operations that are safe to repeat:
+ * lost_peer says so.  Never at or past the deadline. */
 bool rpc_retry_again(struct rpc_retry *retry, enum snow_status status, bool lost_peer,
                      uint32_t hint_ms, uint64_t now_ns, uint64_t *at_ns);
 

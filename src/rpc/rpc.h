@@ -59,8 +59,8 @@ struct rpc_service {
                        uint16_t type, const void *message, uint64_t payload_size);
     /* A message without an answer; valid until this returns. */
     void (*on_oneway)(void *owner, struct rpc_conn *conn, uint16_t type, const void *message);
-    /* The peer cancelled it, its deadline passed, or its connection ended: forget the pointer; it
-     * is freed after. */
+    /* The peer cancelled it, its deadline passed, or its connection ended: forget the pointer;
+     * it is freed after. */
     void (*on_request_gone)(void *owner, struct rpc_request *request);
     /* An accepted or dialled connection ended (never called for one that rpc_conn_close closed). */
     void (*on_close)(void *owner, struct rpc_conn *conn, enum snow_status status);
@@ -115,8 +115,8 @@ uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn); /* when bytes last m
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
-/* Where a payload goes to or comes from.  iov is the caller's and stays until the end of the call
- * or request. */
+/* Where a payload goes to or comes from.  iov is the caller's and stays until
+ * the end of the call or request. */
 struct rpc_payload {
     struct iovec *iov; /* changed while it moves */
     uint32_t iov_count;
@@ -134,8 +134,8 @@ struct rpc_call {
      * true, or false to have it drained.  NULL: drained. */
     bool (*on_payload)(struct rpc_call *call, const void *reply, uint64_t payload_size,
                        struct rpc_payload *to);
-    /* A piece of the payload has arrived at `at` (hot in the cache: the moment for a checksum). May
-     * be NULL. */
+    /* A piece of the payload has arrived at `at` (hot in the cache: the moment for a checksum).
+     * May be NULL. */
     void (*on_piece)(struct rpc_call *call, const uint8_t *at, size_t size);
 
     /* rpc's own. */
@@ -185,14 +185,13 @@ void rpc_request_receive(struct rpc_request *request, const struct rpc_payload *
                                           size_t size),
                          void (*on_end)(struct rpc_request *request, enum snow_status status));
 
-/* From now on bytes for [at, at+size) of this request's destination are drained instead; others
- * still arrive. */
+/* From now on bytes for [at, at+size) of this request's destination are drained instead;
+ * others still arrive. */
 void rpc_request_cut(struct rpc_request *request, const uint8_t *at, size_t size);
 
 /* One reply; the last one frees the request.  payload is sent from where it lies; on_sent (may be
  * NULL) comes when its last byte was handed to the stream, or the connection ended: then nothing
- * reads that memory any more.  A reply waits until the request's own payload was taken off the
- * stream. */
+ * reads that memory any more.  A reply waits until the request's own payload is off the stream. */
 void rpc_reply(struct rpc_request *request, const void *message, bool last);
 void rpc_reply_payload(struct rpc_request *request, const void *message,
                        const struct rpc_payload *payload,

@@ -1,5 +1,4 @@
-/* Open requests by slot: an array that grows to the highest slot in use, and a stack of free ones.
- */
+/* Open requests by slot: an array that grows to the highest slot used, a stack of free ones. */
 #include "rpc/conn.h"
 
 #include <stdlib.h>

@@ -164,7 +164,7 @@ void cluster_destroy(struct cluster *cluster)
     free(cluster);
 }
 
-/* P3, N2, T1: the nodes' slots and what is inside them.  K1-K5: the core's own invariants, by assertions. */
+/* P3, N2, T1: the nodes' slots and what is inside them.  K1-K5: the core's own, by assertions. */
 void cluster_check(struct cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->plan.nodes; i++) {

@@ -1,4 +1,5 @@
-/* A simulated cluster: processes with the real master, nodes and clients on one world.  Private to sim/. */
+/* A simulated cluster: processes with the real master, nodes and clients on one world.
+ * Private to sim/. */
 #ifndef SIM_CLUSTER_H
 #define SIM_CLUSTER_H
 

@@ -1,14 +1,17 @@
 /* History: what clients did and saw, and whether the promises allow it.
  *
- * Problem.  Many clients put, replace, get and remove the same keys while everything fails; after each answer somebody must know
- *           whether it could be right.
- * Idea.     Every write attempt has a number; its bytes are made from it.  An attempt knows when it began, when it was
- *           answered, and since when it may not be seen any more.  A get that began at T may return any attempt of its key
- *           that began before the get ended and that had not been ruled out before T; or nothing (eviction).
- *           An attempt is ruled out by a remove that was answered OK and began after the attempt was answered, and by a
- *           replacing put that did.  An attempt without an answer (its client died, or UNREACHABLE) may appear at any
- *           time until ruled out by one that begins after nobody can work on it any more.
- * Checks.   bytes: a get returns the whole bytes of an attempt of that key (P1).  removed: never one that was ruled out.
+ * Problem.  Many clients put, replace, get and remove the same keys while everything fails; after
+ *           each answer somebody must know whether it could be right.
+ * Idea.     Every write attempt has a number; its bytes are made from it.  An attempt knows when it
+ *           began, when it was answered, and since when it may not be seen any more.  A get that
+ *           began at T may return any attempt of its key that began before the get ended and that
+ *           had not been ruled out before T; or nothing (eviction).  An attempt is ruled out by a
+ *           remove that was answered OK and began after the attempt was answered, and by a
+ *           replacing put that did.  An attempt without an answer (its client died, or UNREACHABLE)
+ *           may appear at any time until ruled out by one that begins after nobody can work on it
+ *           any more.
+ * Checks.   bytes: a get returns the whole bytes of an attempt of that key (P1).  removed: never
+ *           one that was ruled out.
  * Threads.  One. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
@@ -31,7 +34,7 @@ uint64_t history_put_begin(struct history *history, uint32_t key, uint64_t size,
                            uint64_t now_ns);
 /* Its bytes. */
 void history_fill(uint64_t attempt, uint8_t *to, size_t size);
-/* It was answered: stored; not stored and never will be (EXISTS, NO_SPACE, ...); or nobody knows. */
+/* It was answered: stored; not stored and never will be (EXISTS, NO_SPACE, ...); or unknown. */
 enum history_end {
     HISTORY_STORED,
     HISTORY_STORED_UNCERTAIN, /* but what it replaced may come back: a holder was out of reach */

@@ -1,7 +1,8 @@
-/* One seed of one scenario: work and faults, then mending, then everything must work again, then rest.
+/* One seed of one scenario: work and faults, then mending, then all must work again, then rest.
  *
- * Checkers.  bytes, removed: history.c, at each answer.  space: cluster_check, every 20 virtual milliseconds; at rest, what the master
- *            counts as used is what the nodes hold.  heal: after the faults every operation ends and succeeds. */
+ * Checkers.  bytes, removed: history.c, at each answer.  space: cluster_check, every 20 virtual
+ *            milliseconds; at rest, what the master counts as used is what the nodes hold.  heal:
+ *            after the faults every operation ends and succeeds. */
 #include "sim/cluster.h"
 
 #include <string.h>
@@ -73,7 +74,8 @@ static bool all_idle(void *owner)
     return true;
 }
 
-/* Every operation under way ends; then each client puts, gets and removes once more, and must succeed. */
+/* Every operation under way ends; then each client puts, gets and removes once more,
+ * and must succeed. */
 static void heal(struct cluster *cluster)
 {
     uint64_t until_ns = world_now_ns(cluster->world) + HEAL_NS;

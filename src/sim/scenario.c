@@ -1,7 +1,7 @@
 /* Scenarios: what a cluster looks like and what goes wrong in it.
  *
- * plan draws a cluster; fault is called again and again while the clients work; mend puts right what can be put right, so that
- * afterwards everything must work again.  run.c drives them. */
+ * plan draws a cluster; fault is called again and again while the clients work; mend puts right
+ * what can be put right, so that afterwards everything must work again.  run.c drives them. */
 #include "sim/cluster.h"
 
 #include <string.h>

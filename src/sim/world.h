@@ -68,8 +68,8 @@ struct world_alarm {
 void world_alarm_arm(struct world *world, struct world_alarm *alarm, uint64_t at_ns);
 void world_alarm_cancel(struct world_alarm *alarm);
 
-/* Lines that processes log, as they come.  The last ones are kept too, for the report of a run that
- * failed. */
+/* Lines that processes log, as they come.  The last ones are kept too,
+ * for the report of a run that failed. */
 void world_on_line(struct world *world,
                    void (*on_line)(void *owner, uint64_t at_ns, const char *process,
                                    const char *line),

@@ -1,14 +1,14 @@
 /* Grants and locations: what a master lets a client do at a node, sealed under the node's key.
  *
  * Problem.  The node gets no message from the master for a put or a get, yet must refuse what was
- * not granted.
+ *           not granted.
  * Idea.     SipHash of all that the node acts on, under a key that only that master and that node
- * know.  A new
- *           term or a new process of the node brings a new key: older ones answer STALE.
- * Invariants.  G1  Every field of a request that the node acts on is under the hash, but for
- * which piece of the
- *                  extent is meant; the key of the object by its 128-bit hash.
- *              G2  A grant to write never serves to read, nor a location to write. */
+ *           know.  A new term or a new process of the node brings a new key: older ones answer
+ *           STALE.
+ * Invariants.
+ *   G1  Every field of a request that the node acts on is under the hash, but for which piece of
+ *       the extent is meant; the key of the object by its 128-bit hash.
+ *   G2  A grant to write never serves to read, nor a location to write. */
 #ifndef WIRE_GRANT_H
 #define WIRE_GRANT_H
 

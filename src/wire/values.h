@@ -13,8 +13,8 @@
 #define WIRE_PRINT_ITEMS 4u  /* items of a list that are printed */
 #define WIRE_PRINT_BYTES 80u /* bytes of a field that are printed */
 
-/* Zeroed room for *count items, NULL when there are none.  Without memory *count becomes 0 and the
- * reader fails. */
+/* Zeroed room for *count items, NULL when there are none.
+ * Without memory *count becomes 0 and the reader fails. */
 void *wire_list_take(struct reader *reader, struct arena *arena, uint32_t *count, size_t item_size);
 
 void wire_print_u8(struct text *text, uint8_t value);

@@ -1,5 +1,5 @@
-/* Any bytes as any record, {index u8, version u8, bytes}: what decodes prints, and encodes to the
- * same bytes. */
+/* Any bytes as any record, {index u8, version u8, bytes}:
+ * what decodes prints, and encodes to the same bytes. */
 #include "base/assert.h"
 #include "base/limits.h"
 #include "wire/messages.h"

@@ -1,4 +1,5 @@
-/* Any bytes as the slots that an earlier process left: the segment opens with whole slots only, or is refused. */
+/* Any bytes as the slots that an earlier process left: the segment opens with whole slots only,
+ * or is refused. */
 #include "base/assert.h"
 #include "env/linux.h"
 #include "node/slots.h"

@@ -370,8 +370,8 @@ void env_timer_arm(struct env_loop *loop, struct env_timer *timer, uint64_t at_n
 {
     env_timer_cancel(timer);
     timer->loop = loop;
-    /* The past is now: what is due already comes before what is armed for the past again and
-     * again. */
+    /* The past is now: what is due already comes before what is armed for the past
+     * again and again. */
     timer->link.at_ns = at_ns > loop->now_ns ? at_ns : loop->now_ns;
     timer->link.order = loop->timer_order++;
     heap_push(&loop->timers, &timer->link);

@@ -65,8 +65,8 @@ void address_print(const struct address *address, char *to, size_t size);
 
 /* A connection without a descriptor.  NULL: out of memory. */
 struct env_conn *net_conn_create(struct env_loop *loop, enum conn_state state);
-/* Sets the options of a socket that talks or will talk to `to`; what the kernel refuses is left as
- * it is. */
+/* Sets the options of a socket that talks or will talk to `to`;
+ * what the kernel refuses is left as it is. */
 void net_socket_configure(int descriptor, const struct env_socket_options *options,
                           const struct address *to);
 void net_conn_free(struct env_conn *conn);

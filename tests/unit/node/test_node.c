@@ -1,4 +1,5 @@
-/* A master and a node in one process, and a client that speaks the messages by hand: what the two do together. */
+/* A master and a node in one process, and a client that speaks the messages by hand:
+ * what the two do together. */
 #include "base/limits.h"
 #include "env/linux.h"
 #include "master/master.h"

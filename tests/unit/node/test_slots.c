@@ -96,7 +96,7 @@ static void a_written_slot_survives_and_others_do_not(void **state)
     assert_int_equal(slots_begin(&fixture->slots, &writing), SNOW_OK);
 }
 
-/* Whatever byte of a WRITTEN slot is damaged, it is dropped, but for the floor that is no part of it. */
+/* Whatever byte of a WRITTEN slot is damaged, it is dropped; the floor is no part of it. */
 static void a_damaged_slot_is_dropped(void **state)
 {
     struct fixture *fixture = *state;

@@ -1,5 +1,5 @@
-/* What a peer may send that is no protocol: the connection is closed with a counted reason, and
- * nothing else happens. */
+/* What a peer may send that is no protocol: the connection is closed with a counted reason,
+ * and nothing else happens. */
 #include "fixture.h"
 
 /* A raw stream to the server. */
