@@ -293,7 +293,7 @@ struct core_expected core_expected_at(const struct core *core, uint32_t index)
 
 void core_term_raise(struct core *core, uint32_t term, struct core_outputs *outputs)
 {
-    if (term <= core->term || term >= WIRE_TERM_MAX)
+    if (term < core->term || term >= WIRE_TERM_MAX)
         return;
     core->outputs = outputs;
     core->term = term + 1;

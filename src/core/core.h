@@ -123,7 +123,8 @@ uint32_t core_term(const struct core *core);
 uint32_t core_expected_count(const struct core *core);
 struct core_expected core_expected_at(const struct core *core, uint32_t index);
 
-/* A peer has seen this term: ours rises above it if it is lower (asks for CORE_OUT_PERSIST). */
+/* A node that this core has not seen knows this term, of another master: ours rises above it, so
+ * that no generation is given twice (asks for CORE_OUT_PERSIST).  A lower term changes nothing. */
 void core_term_raise(struct core *core, uint32_t term, struct core_outputs *outputs);
 
 /* True when a node of this incarnation has mounted since this core began. */

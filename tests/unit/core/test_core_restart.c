@@ -396,12 +396,14 @@ static void test_terms(void **state)
     uint32_t persists = world->persists;
     uint64_t gen = put(world, small.session, "a", 100);
 
-    core_term_raise(world->core, 1, &world->outputs); /* our own: nothing */
+    core_term_raise(world->core, 0, &world->outputs); /* lower: nothing */
     assert_int_equal(core_term(world->core), 1);
+    core_term_raise(world->core, 1, &world->outputs); /* another master had the same */
+    assert_int_equal(core_term(world->core), 2);
     core_term_raise(world->core, 7, &world->outputs);
     world_tick(world);
     assert_int_equal(core_term(world->core), 8);
-    assert_int_equal(world->persists, persists + 1);
+    assert_int_equal(world->persists, persists + 2);
     assert_int_equal(WIRE_GEN_TERM(gen), 1);
     assert_int_equal(WIRE_GEN_TERM(put(world, small.session, "b", 100)), 8);
     world_deinit(world);
