@@ -169,6 +169,8 @@ enum snow_status client_create(struct env_loop *loop, const struct client_option
     client->options = *options;
     if (client->options.deadline_ms == 0)
         client->options.deadline_ms = DEADLINE_MS;
+    if (FAULT(env_faults(client->env), torn_read))
+        client->options.transport.verify = false;
     rng_init(&client->rng, env_random(client->env));
     client->next_operation = env_random(client->env);
     list_init(&client->asking);
