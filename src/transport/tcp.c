@@ -33,6 +33,12 @@ static bool lane_is_busy(const struct tcp_lane *lane)
     return !list_is_empty(&lane->queue) || !list_is_empty(&lane->sent);
 }
 
+static void watch_at(struct tcp_link *link, uint64_t at_ns)
+{
+    link->watch_ns = at_ns;
+    env_timer_arm(tcp_of(link)->loop, &link->watch, at_ns);
+}
+
 static void watch(struct tcp_link *link)
 {
     struct tcp *tcp = tcp_of(link);
@@ -41,7 +47,7 @@ static void watch(struct tcp_link *link)
         return;
     for (uint32_t i = 0; i < tcp->options.lanes; i++) {
         if (lane_is_busy(&link->lanes[i])) {
-            env_timer_arm(tcp->loop, &link->watch, now_ns(link) + tcp->options.stall_ns);
+            watch_at(link, now_ns(link) + tcp->options.stall_ns);
             return;
         }
     }
@@ -222,6 +228,11 @@ static void on_watch(struct env_timer *timer)
     uint64_t next_ns = UINT64_MAX;
     struct tcp_lane *stalled = NULL;
 
+    /* Who was not turned himself can not tell that others stood still. */
+    if (now - link->watch_ns > tcp->options.stall_ns / 4) {
+        watch(link);
+        return;
+    }
     for (uint32_t i = 0; i < tcp->options.lanes; i++) {
         uint64_t at_ns = stalls_at_ns(&link->lanes[i], now, tcp->options.stall_ns);
 
@@ -231,7 +242,7 @@ static void on_watch(struct env_timer *timer)
             next_ns = at_ns;
     }
     if (next_ns != UINT64_MAX)
-        env_timer_arm(tcp->loop, &link->watch, next_ns);
+        watch_at(link, next_ns);
     if (stalled != NULL)
         lane_fail(stalled, SNOW_UNREACHABLE); /* may end the link */
 }

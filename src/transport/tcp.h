@@ -39,6 +39,7 @@ struct tcp_link {
     struct list failed;     /* frames that could not be sent: told in the next turn */
     struct env_timer kick;  /* tells them */
     struct env_timer watch; /* for a stall */
+    uint64_t watch_ns;      /* when it is due */
 };
 
 struct tcp_piece {
