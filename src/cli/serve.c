@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #define CHECK_NS (100 * NS_PER_MS)
+#define DRAIN_CHECK_NS (5 * NS_PER_MS)
+#define DRAIN_NS (3 * NS_PER_S)
 
 struct service {
     struct env_signals signals;
@@ -16,6 +18,7 @@ struct service {
     struct cli *cli;
     struct master *master;
     struct node *node;
+    uint64_t stop_by_ns;
     bool stopping;
     bool told; /* that it is mounted */
 };
@@ -27,15 +30,24 @@ static void on_signal(struct env_signals *signals, int number)
     if (service->stopping)
         _Exit(128 + number); /* asked twice: at once */
     service->stopping = true;
+    service->stop_by_ns = env_now_ns(service->cli->env) + DRAIN_NS;
     obs_log_write(&service->cli->log, OBS_INFO, "cli", "stopping", "signal=%d", number);
-    env_loop_stop(service->loop);
+    env_timer_arm(service->loop, &service->timer, 0);
+}
+
+/* Transfers under way may end, for a while. */
+static bool is_drained(const struct service *service)
+{
+    return service->node == NULL || node_is_idle(service->node) ||
+           env_now_ns(service->cli->env) >= service->stop_by_ns;
 }
 
 static void on_check(struct env_timer *timer)
 {
     struct service *service = list_entry(timer, struct service, timer);
 
-    if (service->master != NULL && master_has_failed(service->master)) {
+    if ((service->stopping && is_drained(service)) ||
+        (service->master != NULL && master_has_failed(service->master))) {
         env_loop_stop(service->loop);
         return;
     }
@@ -44,7 +56,8 @@ static void on_check(struct env_timer *timer)
         printf("ready\n");
         fflush(stdout);
     }
-    env_timer_arm(service->loop, &service->timer, env_now_ns(service->cli->env) + CHECK_NS);
+    env_timer_arm(service->loop, &service->timer,
+                  env_now_ns(service->cli->env) + (service->stopping ? DRAIN_CHECK_NS : CHECK_NS));
 }
 
 static int open_master(struct service *service)

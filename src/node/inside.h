@@ -43,6 +43,7 @@ struct node {
     struct list buckets[NODE_BUCKETS]; /* of activities */
     uint8_t *scratch;                  /* where refused bytes go */
     uint64_t counters[NODE_METRIC_COUNT];
+    uint32_t transfers; /* batches of writes and reads under way; read by any thread */
 
     /* Service loop. */
     struct env_loop *loop;

@@ -213,6 +213,11 @@ bool node_is_mounted(const struct node *node)
     return __atomic_load_n(&node->mounted, __ATOMIC_ACQUIRE);
 }
 
+bool node_is_idle(const struct node *node)
+{
+    return __atomic_load_n(&node->transfers, __ATOMIC_ACQUIRE) == 0;
+}
+
 /* ---- counters and checks ---- */
 
 uint32_t node_metric_count(void)

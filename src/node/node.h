@@ -41,6 +41,9 @@ const char *node_address(const struct node *node);
 /* True while the master knows it and has its inventory.  Any thread. */
 bool node_is_mounted(const struct node *node);
 
+/* True while no transfer is inside an extent.  Any thread. */
+bool node_is_idle(const struct node *node);
+
 /* Counters of node_metrics.def, in its order; read while the node runs they may be a moment old. */
 void node_metrics(const struct node *node, uint64_t *values);
 uint32_t node_metric_count(void);

@@ -66,6 +66,12 @@ static void activity_settle(struct node *node, struct activity *activity)
     free(activity);
 }
 
+/* Batches under way: a node that is told to stop waits for them. */
+static void count_transfers(struct node *node, int change)
+{
+    __atomic_fetch_add(&node->transfers, (uint32_t)change, __ATOMIC_RELEASE);
+}
+
 /* ---- writing ---- */
 
 struct write_piece {
@@ -238,6 +244,7 @@ static void end_piece(struct node *node, struct write_piece *piece,
 
 static void free_batch(struct write_batch *batch)
 {
+    count_transfers(batch->node, -1);
     free(batch->payload.iov);
     free(batch);
 }
@@ -353,6 +360,7 @@ void node_write(struct node *node, struct rpc_request *request, const struct wir
     }
     rpc_request_keep(request);
     batch->node = node;
+    count_transfers(node, 1);
     batch->request = request;
     batch->write = rpc_request_message(request);
     for (uint32_t i = 0; i < count; i++) {
@@ -430,6 +438,7 @@ static void on_read_sent(void *owner, enum snow_status status)
         activity->readers--;
         activity_settle(batch->node, activity);
     }
+    count_transfers(batch->node, -1);
     free(batch->payload.iov);
     free(batch);
 }
@@ -479,6 +488,7 @@ void node_read(struct node *node, struct rpc_request *request, const struct wire
         rpc_fail(request, SNOW_NO_MEMORY);
     } else {
         batch->node = node;
+        count_transfers(node, 1);
         batch->payload.iov = iov;
         for (uint32_t i = 0; i < count; i++)
             read_piece(node, batch, &read->items[i], &done[i]);

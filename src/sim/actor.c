@@ -421,6 +421,8 @@ void actor_crash(struct actor *actor)
 {
     if (actor->env == NULL)
         return;
+    probes_add(&actor->cluster->probes, "client", client_metric_count(), client_metric_name,
+               client_metrics(actor->client));
     world_process_crash(actor->env);
     for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
         world_alarm_cancel(&actor->lanes[i].pause);

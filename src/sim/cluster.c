@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define MASTER_ADDRESS "master:7600"
+#define METRICS_MAX 128u
 
 static void on_line(void *owner, const char *line)
 {
@@ -50,12 +51,23 @@ void cluster_master_start(struct cluster *cluster)
         cluster_find(cluster, "heal: the master does not start: %s", reason);
 }
 
+static void probe_master(struct cluster *cluster)
+{
+    uint64_t values[METRICS_MAX];
+
+    ASSERT(core_metric_count() <= METRICS_MAX);
+    core_metrics(master_core(cluster->master.master), values);
+    probes_add(&cluster->probes, "core", core_metric_count(), core_metric_name, values);
+}
+
 void cluster_master_crash(struct cluster *cluster)
 {
     struct sim_master *master = &cluster->master;
 
     if (master->env == NULL)
         return;
+    if (master->master != NULL)
+        probe_master(cluster);
     world_process_crash(master->env);
     if (master->master != NULL)
         master_close(master->master);
@@ -93,8 +105,14 @@ void cluster_node_start(struct cluster *cluster, uint32_t index)
 
 static void node_end(struct sim_node *node)
 {
-    if (node->node != NULL)
+    uint64_t values[METRICS_MAX];
+
+    ASSERT(node_metric_count() <= METRICS_MAX);
+    if (node->node != NULL) {
+        node_metrics(node->node, values);
+        probes_add(&node->cluster->probes, "node", node_metric_count(), node_metric_name, values);
         node_close(node->node);
+    }
     node->node = NULL;
     world_process_end(node->env);
     node->env = NULL;
@@ -152,13 +170,20 @@ struct cluster *cluster_create(uint64_t seed, const struct cluster_plan *plan)
     return cluster;
 }
 
-void cluster_destroy(struct cluster *cluster)
+void cluster_stop(struct cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->plan.clients; i++)
-        actor_destroy(cluster->actors[i]);
+        actor_crash(cluster->actors[i]);
     for (uint32_t i = 0; i < cluster->plan.nodes; i++)
         cluster_node_crash(cluster, i);
     cluster_master_crash(cluster);
+}
+
+void cluster_destroy(struct cluster *cluster)
+{
+    cluster_stop(cluster);
+    for (uint32_t i = 0; i < cluster->plan.clients; i++)
+        actor_destroy(cluster->actors[i]);
     world_destroy(cluster->world);
     history_destroy(cluster->history);
     free(cluster);

@@ -10,6 +10,7 @@
 #include "node/node.h"
 #include "obs/log.h"
 #include "sim/history.h"
+#include "sim/probe.h"
 #include "sim/world.h"
 
 #define CLUSTER_NODES_MAX 4u
@@ -55,6 +56,8 @@ struct sim_node {
 
 /* cluster.c */
 struct cluster *cluster_create(uint64_t seed, const struct cluster_plan *plan);
+/* Ends all processes; what they counted is in probes then. */
+void cluster_stop(struct cluster *cluster);
 void cluster_destroy(struct cluster *cluster);
 
 void cluster_master_start(struct cluster *cluster);
@@ -100,6 +103,7 @@ struct cluster {
     uint64_t hits;
     uint64_t removes;
     uint64_t put_failures;
+    struct probes probes;
 };
 
 /* scenario.c */
@@ -124,6 +128,7 @@ struct run_result {
     uint64_t gets;
     uint64_t hits;
     uint64_t removes;
+    struct probes probes;
 };
 
 /* One seed of one scenario, from its beginning to rest. */

@@ -18,11 +18,12 @@ struct arguments {
     const char *scenario; /* NULL: each in turn */
     const char *plant;
     bool verbose;
-    bool progress;
+    bool probes;
 };
 
 static const char usage[] =
-    "Usage: snowsim [--seed N | --seeds COUNT] [--scenario NAME] [--plant NAME] [--verbose]\n\n"
+    "Usage: snowsim [--seed N | --seeds COUNT] [--scenario NAME] [--plant NAME] [--verbose] "
+    "[--probes]\n\n"
     "Runs whole clusters on virtual time, each from one seed.  Same seed, same run.\n"
     "  --seed N         run this seed alone\n"
     "  --seeds COUNT    run this many seeds, from --from on (default 1)\n"
@@ -30,6 +31,7 @@ static const char usage[] =
     "  --scenario NAME  one scenario (default: each in turn); `list` tells them\n"
     "  --plant NAME     plant a fault that the checkers must find; `list` tells them\n"
     "  --verbose        a line for each seed\n"
+    "  --probes         how often rare paths were reached, at the end\n"
     "Exit status: 0 nothing was found; 1 something was, with the seed in the last line; 2 usage.\n";
 
 static bool take_number(const char *text, uint64_t *number)
@@ -88,8 +90,8 @@ static bool take_option(struct arguments *arguments, const char *name, const cha
 static bool take_arguments(struct arguments *arguments, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--verbose") == 0) {
-            arguments->verbose = true;
+        if (strcmp(argv[i], "--verbose") == 0 || strcmp(argv[i], "--probes") == 0) {
+            *(argv[i][2] == 'v' ? &arguments->verbose : &arguments->probes) = true;
             continue;
         }
         if (i + 1 == argc || !take_option(arguments, argv[i], argv[i + 1])) {
@@ -108,6 +110,12 @@ static void print_line(void *owner, const char *line)
     printf("  %s\n", line);
 }
 
+static void print_probes(const struct probes *probes)
+{
+    for (uint32_t i = 0; i < PROBE_COUNT; i++)
+        printf("probe %-26s %" PRIu64 "\n", probe_name(i), probes->counts[i]);
+}
+
 static uint64_t wall_ms(void)
 {
     return (uint64_t)time(NULL) * 1000;
@@ -121,6 +129,7 @@ static int run_seeds(const struct arguments *arguments, const struct scenario *o
     uint64_t puts = 0;
     uint64_t gets = 0;
     uint64_t hits = 0;
+    struct probes probes = {0};
 
     for (uint64_t i = 0; i < arguments->seeds; i++) {
         uint64_t seed = arguments->seed + i;
@@ -132,6 +141,7 @@ static int run_seeds(const struct arguments *arguments, const struct scenario *o
         puts += result.puts;
         gets += result.gets;
         hits += result.hits;
+        probes_merge(&probes, &result.probes);
         if (arguments->verbose)
             printf("seed %" PRIu64 " %s: %" PRIu64 " events, %" PRIu64 " puts, %" PRIu64
                    " gets, %" PRIu64 " hits, hash %016" PRIx64 "\n",
@@ -152,6 +162,8 @@ static int run_seeds(const struct arguments *arguments, const struct scenario *o
            " gets, %" PRIu64 " hits; %.0f seeds a minute\n",
            arguments->seeds, events, puts, gets, hits,
            (double)arguments->seeds * 60000 / (double)(took_ms == 0 ? 1000 : took_ms));
+    if (arguments->probes)
+        print_probes(&probes);
     return NOTHING_FOUND;
 }
 

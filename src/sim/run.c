@@ -161,6 +161,8 @@ struct run_result run_seed(const struct scenario *scenario, uint64_t seed, fault
     if (result.finding[0] != 0 && on_line != NULL)
         world_transcript(run.cluster->world, on_line, owner);
     world_alarm_cancel(&run.check);
+    cluster_stop(run.cluster);
+    result.probes = run.cluster->probes;
     cluster_destroy(run.cluster);
     return result;
 }
