@@ -45,6 +45,8 @@ bool replay_trace_read(const struct cli *cli, struct trace *trace)
 /* ---- the cluster ---- */
 
 struct cluster {
+    struct obs_log master_log; /* a log for each thread that writes */
+    struct obs_log node_log;
     struct master *master;
     struct node *node;
     const char *address;
@@ -83,6 +85,7 @@ static bool start_cluster(struct cli *cli, const struct trace *trace, struct clu
 
     if (!pool_bytes(cli, trace, &pool))
         return false;
+    cluster->master_log = cluster->node_log = cli->log;
     conf_defaults(master_options_table(), &options);
     options.listen = "127.0.0.1:0";
     cli->node.memory_bytes = (pool + reserve + SEGMENT_STEP - 1) / SEGMENT_STEP * SEGMENT_STEP;
@@ -90,14 +93,14 @@ static bool start_cluster(struct cli *cli, const struct trace *trace, struct clu
         cli->node.slot_bytes =
             cli->replay.block_bytes_bytes < 256 ? 256 : cli->replay.block_bytes_bytes;
     cli->core.reserve_bytes = cli->node.memory_bytes - pool;
-    if (master_open(cli->env, &options, &cli->core, &cli->log, &cluster->master, &reason) !=
-        SNOW_OK) {
+    if (master_open(cli->env, &options, &cli->core, &cluster->master_log, &cluster->master,
+                    &reason) != SNOW_OK) {
         cli_error(cli, "can not start a master: %s", reason);
         return false;
     }
     cli->node.master = master_address(cluster->master);
-    if (node_open(cli->env, &cli->node, bytes_of(NULL, 0), &cli->log, &cluster->node, &reason) !=
-        SNOW_OK) {
+    if (node_open(cli->env, &cli->node, bytes_of(NULL, 0), &cluster->node_log, &cluster->node,
+                  &reason) != SNOW_OK) {
         cli_error(cli, "can not start a node of %" PRIu64 " bytes: %s", cli->node.memory_bytes,
                   reason);
         return false;

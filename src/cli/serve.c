@@ -16,6 +16,8 @@ struct service {
     struct env_timer timer;
     struct env_loop *loop;
     struct cli *cli;
+    struct obs_log master_log; /* a log for each thread that writes */
+    struct obs_log node_log;
     struct master *master;
     struct node *node;
     uint64_t stop_by_ns;
@@ -64,8 +66,8 @@ static int open_master(struct service *service)
 {
     struct cli *cli = service->cli;
     const char *reason = "";
-    enum snow_status status =
-        master_open(cli->env, &cli->master, &cli->core, &cli->log, &service->master, &reason);
+    enum snow_status status = master_open(cli->env, &cli->master, &cli->core, &service->master_log,
+                                          &service->master, &reason);
 
     if (status != SNOW_OK) {
         cli_error(cli, "%s (%s): %s", cli->master.listen, snow_status_name(status), reason);
@@ -81,8 +83,8 @@ static int open_node(struct service *service, const char *token)
     struct cli *cli = service->cli;
     char text[32];
     const char *reason = "";
-    enum snow_status status =
-        node_open(cli->env, &cli->node, bytes_of_string(token), &cli->log, &service->node, &reason);
+    enum snow_status status = node_open(cli->env, &cli->node, bytes_of_string(token),
+                                        &service->node_log, &service->node, &reason);
 
     if (status != SNOW_OK) {
         cli_error(cli, "a node of %s at %s (%s): %s", cli_bytes_text(cli->node.memory_bytes, text),
@@ -97,7 +99,7 @@ static int open_node(struct service *service, const char *token)
 
 static int serve(struct cli *cli, bool with_master, bool with_node, const char *token)
 {
-    struct service service = {.cli = cli};
+    struct service service = {.cli = cli, .master_log = cli->log, .node_log = cli->log};
     int result = CLI_DONE;
 
     if (env_loop_create(cli->env, "main", &service.loop) != SNOW_OK)
