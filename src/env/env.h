@@ -75,7 +75,8 @@ struct env *env_loop_env(struct env_loop *loop);
 void env_loop_run(struct env_loop *loop);
 
 /* Linux only: runs what is ready, waiting at most timeout_ns for something (0: do not wait), the
- * first spin_ns of it by spinning.  One thread at a time.  Returns the number of events that ran. */
+ * first spin_ns of it by spinning.  One thread at a time.  Returns the number of events that
+ * ran. */
 uint32_t env_loop_turn(struct env_loop *loop, uint64_t timeout_ns, uint64_t spin_ns);
 
 /* Counts up each time the loop turns: whoever reads it from outside sees whether the loop is alive.

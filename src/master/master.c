@@ -353,7 +353,8 @@ static enum snow_status on_hello(void *owner, struct rpc_conn *conn,
     return status;
 }
 
-/* A node that this master has not seen knows terms of others: ours rises above them before it is taken in. */
+/* A node that this master has not seen knows terms of others: ours rises above them before it is
+ * taken in. */
 static void raise_term(struct master *master, const struct link *link)
 {
     if (link->term < core_term(master->core) || core_knows_node(master->core, link->incarnation))

@@ -1,7 +1,10 @@
-/* Actors: simulated clients at work on a small set of keys, a few operations at a time, each answer checked.
+/* Actors: simulated clients at work on a small set of keys, a few operations at a time; each answer
+ * is checked.
  *
- * Invariants.  A1  What an operation names (keys, bytes) lives in its lane until the operation ended or its process did.
- *              A2  After a crash the attempts that were under way are left open in the history: nobody knows. */
+ * Invariants.
+ *   A1  What an operation names (keys, bytes) lives in its lane until the operation has ended, or
+ *       its process has.
+ *   A2  After a crash the attempts that were under way stay open in the history: nobody knows. */
 #include "sim/cluster.h"
 
 #include <stdio.h>
@@ -141,8 +144,8 @@ static void find_failed_proof(struct lane *lane, const char *what, enum snow_sta
                  snow_status_name(status), misses);
 }
 
-/* In a pool full of leases a new object may be the only victim, and a connection that was cut may break just now: once more
- * then.  But not for ever. */
+/* In a pool full of leases a new object may be the only victim, and a connection that was cut may
+ * break just now: once more then.  But not for ever. */
 static void judge_failed_proof(struct lane *lane, const char *what, enum snow_status status)
 {
     if (++lane->proof_misses < PROOF_MISSES_MAX)
@@ -421,8 +424,8 @@ void actor_crash(struct actor *actor)
 {
     if (actor->env == NULL)
         return;
-    probes_add(&actor->cluster->probes, "client", client_metric_count(), client_metric_name,
-               client_metrics(actor->client));
+    probe_add(&actor->cluster->probes, "client", client_metric_count(), client_metric_name,
+              client_metrics(actor->client));
     world_process_crash(actor->env);
     for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
         world_alarm_cancel(&actor->lanes[i].pause);

@@ -57,7 +57,7 @@ static void probe_master(struct cluster *cluster)
 
     ASSERT(core_metric_count() <= METRICS_MAX);
     core_metrics(master_core(cluster->master.master), values);
-    probes_add(&cluster->probes, "core", core_metric_count(), core_metric_name, values);
+    probe_add(&cluster->probes, "core", core_metric_count(), core_metric_name, values);
 }
 
 void cluster_master_crash(struct cluster *cluster)
@@ -110,7 +110,7 @@ static void node_end(struct sim_node *node)
     ASSERT(node_metric_count() <= METRICS_MAX);
     if (node->node != NULL) {
         node_metrics(node->node, values);
-        probes_add(&node->cluster->probes, "node", node_metric_count(), node_metric_name, values);
+        probe_add(&node->cluster->probes, "node", node_metric_count(), node_metric_name, values);
         node_close(node->node);
     }
     node->node = NULL;

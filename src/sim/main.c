@@ -141,7 +141,7 @@ static int run_seeds(const struct arguments *arguments, const struct scenario *o
         puts += result.puts;
         gets += result.gets;
         hits += result.hits;
-        probes_merge(&probes, &result.probes);
+        probe_merge(&probes, &result.probes);
         if (arguments->verbose)
             printf("seed %" PRIu64 " %s: %" PRIu64 " events, %" PRIu64 " puts, %" PRIu64
                    " gets, %" PRIu64 " hits, hash %016" PRIx64 "\n",

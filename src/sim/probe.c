@@ -19,8 +19,8 @@ const char *probe_name(uint32_t probe)
     return rows[probe].name;
 }
 
-void probes_add(struct probes *probes, const char *module, uint32_t count,
-                const char *(*name_of)(uint32_t index), const uint64_t *values)
+void probe_add(struct probes *probes, const char *module, uint32_t count,
+               const char *(*name_of)(uint32_t index), const uint64_t *values)
 {
     for (uint32_t probe = 0; probe < PROBE_COUNT; probe++) {
         if (strcmp(rows[probe].module, module) != 0)
@@ -32,7 +32,7 @@ void probes_add(struct probes *probes, const char *module, uint32_t count,
     }
 }
 
-void probes_merge(struct probes *to, const struct probes *from)
+void probe_merge(struct probes *to, const struct probes *from)
 {
     for (uint32_t probe = 0; probe < PROBE_COUNT; probe++)
         to->counts[probe] += from->counts[probe];

@@ -1,4 +1,4 @@
-"""What a person or a service sees of real processes: commands, restarts, kills, pauses, bad input."""
+"""What people and services see of real processes: commands, restarts, kills, pauses, bad input."""
 
 import json
 import os
@@ -275,8 +275,8 @@ class Replay(unittest.TestCase):
 
     def test_a_part_of_the_trace(self):
         trace = os.path.join(SOURCE, "traces", "conversation_trace.jsonl")
-        status, output, errors = run("replay", trace, "--requests", "400", "--clients", "3", "--pool",
-                                     "5%", "--block-bytes", "4KiB", "--json", timeout=120)
+        status, output, errors = run("replay", trace, "--requests", "400", "--clients", "3",
+                                     "--pool", "5%", "--block-bytes", "4KiB", "--json", timeout=120)
         self.assertEqual(status, 0, errors)
         report = json.loads(output)
         self.assertEqual(set(report), self.fields)
@@ -290,8 +290,8 @@ class Replay(unittest.TestCase):
     def test_against_a_running_cluster(self):
         cluster = dev()
         trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
-        status, _, errors = run("replay", trace, "--requests", "50", "--clients", "2", "--block-bytes",
-                                "1KiB", "--master", cluster.address, timeout=120)
+        status, _, errors = run("replay", trace, "--requests", "50", "--clients", "2",
+                                "--block-bytes", "1KiB", "--master", cluster.address, timeout=120)
         self.assertEqual(status, 0, errors)
         cluster.stop()
 
