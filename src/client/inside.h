@@ -109,8 +109,9 @@ bool client_places_check(const struct wire_place *places, uint32_t count, uint64
 
 /* NULL: out of memory, or too many. */
 struct client_node *client_node_find(struct client *client, uint32_t number);
-/* Asks the master for addresses, unless that is under way. */
+/* Another master: all that is known of nodes has to be asked for again. */
 void client_nodes_doubt(struct client *client);
+/* Asks the master for addresses, unless that is under way. */
 void client_nodes_refresh(struct client *client);
 bool client_node_is_avoided(struct client *client, uint32_t number);
 /* It could not be reached; it moved something. */

@@ -53,9 +53,11 @@ static void learn(struct client *client, const struct wire_node_info *info)
     if (node == NULL)
         return;
     node->told = true;
-    if (node->known && node->incarnation == info->incarnation &&
-        bytes_equal(bytes_of_string(node->address), info->address))
+    if (node->incarnation == info->incarnation &&
+        bytes_equal(bytes_of_string(node->address), info->address)) {
+        node->known = true;
         return;
+    }
     memcpy(node->address, info->address.at, info->address.size);
     node->address[info->address.size] = 0;
     node->incarnation = info->incarnation;
