@@ -47,8 +47,8 @@ static void print_help(const struct command *command, const struct conf *conf)
     char *help = malloc(HELP_SIZE);
     struct text text;
 
-    printf("Usage: snowskin %s %s [--OPTION VALUE]...\n\n%s.\n\nOptions:\n", command->name,
-           command->arguments, command->text);
+    printf("Usage: snowskin %s%s%s [--OPTION VALUE]...\n\n%s.\n\n", command->name,
+           command->arguments[0] == 0 ? "" : " ", command->arguments, command->text);
     if (help == NULL)
         return;
     text_init(&text, help, HELP_SIZE);
