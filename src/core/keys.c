@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEYS_LINE 64u /* bytes of a cache line */
 #define UNIT 8u
 #define CHUNK_SIZE (64u * 1024u)
 #define CHUNK_UNIT_BITS 13u
@@ -210,4 +211,12 @@ struct bytes keys_at(const struct keys *keys, uint32_t reference)
 uint64_t keys_memory(const struct keys *keys)
 {
     return sizeof(*keys) + pool_bytes(&keys->chunks) + (uint64_t)keys->chunks.used * CHUNK_SIZE;
+}
+
+void keys_prefetch(const struct keys *keys, uint32_t reference)
+{
+    const uint8_t *item = item_at(keys, reference);
+
+    __builtin_prefetch(item);
+    __builtin_prefetch(item + KEYS_LINE);
 }

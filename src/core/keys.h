@@ -19,6 +19,8 @@ void keys_destroy(struct keys *keys);
 MUST_CHECK enum snow_status keys_take(struct keys *keys, struct bytes key, uint32_t *reference);
 void keys_give(struct keys *keys, uint32_t reference);
 struct bytes keys_at(const struct keys *keys, uint32_t reference);
+/* Brings a key into the cache, for batches. */
+void keys_prefetch(const struct keys *keys, uint32_t reference);
 uint64_t keys_memory(const struct keys *keys); /* bytes */
 
 #endif
