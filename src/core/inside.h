@@ -28,6 +28,8 @@ static inline uint64_t core_part_bytes(const struct part *part)
 uint32_t core_object_create(struct core *core, struct bytes key, uint64_t hash);
 /* Takes the record out of the index and frees it; its extents are given back before. */
 void core_object_free(struct core *core, uint32_t number);
+/* One lease of it ends; the last one lets it go back among the victims, or frees what is left. */
+void core_object_unlease(struct core *core, uint32_t number);
 /* Gives a record its key when part 0 turns up.  NO_MEMORY. */
 MUST_CHECK enum snow_status core_object_name(struct core *core, uint32_t number, struct bytes key);
 struct bytes core_object_key(const struct core *core, uint32_t number);

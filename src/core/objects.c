@@ -62,6 +62,30 @@ void core_object_free(struct core *core, uint32_t number)
         free(spread->parts);
         pool_give(&core->spreads, object->place);
     }
+    uint16_t leases = object->leases;
+    uint64_t gen = object->gen;
+
+    memset(object, 0, sizeof(*object));
+    if (leases == 0) {
+        pool_give(&core->objects, number);
+        return;
+    }
+    /* Its number is not another's, maybe of the same version, while leases still name it. */
+    object->leases = leases;
+    object->gen = gen;
+}
+
+void core_object_unlease(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    ASSERT(object->leases > 0);
+    if (--object->leases > 0)
+        return;
+    if (object->state != OBJECT_ABSENT) {
+        core_victim_return(core, number);
+        return;
+    }
     memset(object, 0, sizeof(*object));
     pool_give(&core->objects, number);
 }

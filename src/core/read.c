@@ -62,8 +62,8 @@ static void end_lease(struct core *core, struct read *read)
         bool leased = entry->leased && object->gen == entry->gen;
 
         entry->leased = 0;
-        if (leased && --object->leases == 0)
-            core_victim_return(core, entry->object);
+        if (leased)
+            core_object_unlease(core, entry->object);
     }
     session->leased_bytes -= read->bytes;
     core->leased_bytes -= read->bytes;

@@ -129,7 +129,7 @@ static void test_lease_of_a_removed_object(void **state)
     put(world, small.session, "a", 100);
     lookup_send(world, small.session, 1, WIRE_LOOKUP_LEASE, &a, 1);
     assert_int_equal(remove_key(world, small.session, "a"), SNOW_OK);
-    put(world, small.session, "a", 200); /* the record is another's now */
+    put(world, small.session, "a", 200); /* another record: the lease still names the old one */
     world_live(world, 3 * NS_PER_S);
     assert_int_equal(world_metric(world, "leased_bytes"), 0);
     assert_int_equal(lookup_status(world, small.session, "a"), SNOW_OK);
