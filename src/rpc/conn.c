@@ -211,6 +211,7 @@ void rpc_conn_close(struct rpc_conn *conn)
 void rpc_conn_free(struct rpc_conn *conn)
 {
     free(conn->partial);
+    free(conn->rest);
     free(conn->incoming.pieces);
     free(conn->incoming.body);
     arena_deinit(&conn->incoming.arena);

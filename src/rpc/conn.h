@@ -151,6 +151,8 @@ struct rpc_conn {
     uint8_t *partial; /* a frame that has not come whole */
     size_t partial_size;
     size_t partial_capacity;
+    uint8_t *rest; /* came behind the frame at which reading paused; NULL: none */
+    size_t rest_size;
     struct rpc_incoming incoming;
     struct arena arena; /* the message being handled */
     bool paused;        /* reading has stopped: too many replies are queued */

@@ -6,7 +6,8 @@
  *           frame that came in part; then the endpoint's shared buffer.  Frames that lie whole in
  *           the shared buffer are handled there; a part of one moves to a buffer of its own size.
  * Invariants.
- *   I1  Nothing of a connection lies in the shared buffer when rpc_receive returns.
+ *   I1  Nothing of a connection lies in the shared buffer when rpc_receive returns: what was not
+ *       looked at because reading paused is its `rest`, and comes before what the stream has.
  *   I2  A size is believed only after the header's checksum held.
  *   I3  No connection takes more than its share of a turn.
  */
@@ -189,10 +190,28 @@ static size_t feed_frame(struct rpc_conn *conn, const uint8_t *at, size_t size)
     return FRAME_HEADER_SIZE + header.body_size;
 }
 
-/* What came into the shared buffer. */
+/* Too many replies are queued for another request.  A payload that has begun goes on: it brings
+ * none, and replies may be held until its end. */
+static bool must_pause(const struct rpc_conn *conn)
+{
+    return conn->queued_replies > LIMIT_SEND_QUEUE && conn->incoming.left == 0;
+}
+
+static void keep_rest(struct rpc_conn *conn, const uint8_t *at, size_t size)
+{
+    conn->rest = malloc(size);
+    if (conn->rest == NULL) {
+        rpc_conn_bad(conn, RPC_METRIC_no_memory);
+        return;
+    }
+    memcpy(conn->rest, at, size);
+    conn->rest_size = size;
+}
+
+/* What came into the shared buffer, or is left of it. */
 static void feed(struct rpc_conn *conn, const uint8_t *at, size_t size)
 {
-    while (size > 0 && rpc_conn_alive(conn)) {
+    while (size > 0 && rpc_conn_alive(conn) && !must_pause(conn)) {
         size_t taken;
 
         if (conn->incoming.left > 0) {
@@ -208,6 +227,17 @@ static void feed(struct rpc_conn *conn, const uint8_t *at, size_t size)
         at += taken;
         size -= taken;
     }
+    if (size > 0 && rpc_conn_alive(conn))
+        keep_rest(conn, at, size);
+}
+
+static void feed_rest(struct rpc_conn *conn)
+{
+    uint8_t *rest = conn->rest;
+
+    conn->rest = NULL;
+    feed(conn, rest, conn->rest_size);
+    free(rest);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -259,10 +289,14 @@ void rpc_receive(struct rpc_conn *conn)
     uint64_t budget = RPC_TURN_BYTES_MAX;
 
     while (rpc_conn_alive(conn) && conn->state != RPC_CONN_DIALLING) {
-        if (conn->queued_replies > LIMIT_SEND_QUEUE) {
+        if (must_pause(conn)) {
             conn->paused = true;
             rpc_count(rpc, RPC_METRIC_reads_paused);
             return;
+        }
+        if (conn->rest != NULL) {
+            feed_rest(conn);
+            continue;
         }
         ssize_t got = receive_once(conn);
 

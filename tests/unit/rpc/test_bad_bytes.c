@@ -362,6 +362,44 @@ static void test_a_deaf_peer_is_not_read(void **state)
     env_conn_close(raw.conn, true);
 }
 
+/* Requests that came in one piece with the one whose replies are too many wait like later ones. */
+static void test_a_deaf_peer_is_not_served(void **state)
+{
+    enum { requests = 8 };
+    struct fixture *fixture = *state;
+    struct wire_put_start_req put = {.wait_ms = 200000}; /* frames: more than a queue holds */
+    struct writer writer;
+    uint8_t body[128];
+    uint8_t all[requests * sizeof body];
+    size_t size = 0;
+    struct raw raw;
+
+    raw_greet(&raw, fixture);
+    raw.deaf = true;
+    writer_init(&writer, body, sizeof body, 1);
+    assert_int_equal(wire_request_encode(WIRE_put_start, &put, &writer), SNOW_OK);
+    for (uint64_t i = 0; i < requests; i++) {
+        struct frame_header header = {.kind = FRAME_REQUEST,
+                                      .type = WIRE_put_start,
+                                      .request_id = 1 << 10 | i};
+
+        make_frame(&raw, header, body, writer_size(&writer));
+        memcpy(all + size, raw.frame, raw.frame_size);
+        size += raw.frame_size;
+    }
+    raw_send(&raw, all, size - 1);
+    WAIT_FOR(fixture, counter(fixture->server, "reads_paused") >= 1);
+    for (int turn = 0; turn < 10; turn++)
+        env_loop_turn(fixture->loop, NS_PER_MS, 0);
+    assert_int_equal(fixture->requests, 1);
+    raw.deaf = false;
+    on_raw_readable(&raw);
+    WAIT_FOR(fixture, fixture->requests == requests - 1);
+    raw_send(&raw, all + size - 1, 1); /* the last byte of a frame that was kept in part */
+    WAIT_FOR(fixture, fixture->requests == requests);
+    env_conn_close(raw.conn, true);
+}
+
 /* A damaged reply ends the call, not the process. */
 static void test_random_bytes(void **state)
 {
@@ -415,6 +453,7 @@ int main(void)
         RAW_TEST(test_frames_in_small_pieces),
         BARE_TEST(test_a_payload_that_stands_still),
         RAW_TEST(test_a_deaf_peer_is_not_read),
+        RAW_TEST(test_a_deaf_peer_is_not_served),
         RAW_TEST(test_random_bytes),
     };
 
