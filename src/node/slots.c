@@ -41,10 +41,13 @@ static enum snow_status populate(struct env *env, struct env_memory *memory)
     return SNOW_OK;
 }
 
-static void make_header(struct env *env, struct slots *slots, uint64_t data_size)
+/* A segment without anything in it.  Slots that lie there are of other data: that is gone. */
+static void make_new(struct env *env, struct slots *slots, uint64_t data_size)
 {
     struct slots_header *header = slots->header;
 
+    if (slots->meta.existed)
+        memset(slots->table, 0, slots->count * sizeof(struct slot));
     memset(header, 0, sizeof(*header));
     header->version = SLOTS_VERSION;
     header->slot_count = slots->count;
@@ -64,14 +67,19 @@ static bool in_data(const struct slots *slots, const struct slot *slot)
            tail <= size - slot->offset - slot->length;
 }
 
+static bool is_whole(const struct slots *slots, const struct slot *slot)
+{
+    return slot->state == WIRE_SLOT_WRITTEN && slot->gen != 0 && slot->slot_crc == slot_crc(slot) &&
+           slot->key_length >= 1 && slot->key_length <= LIMIT_KEY_SIZE && in_data(slots, slot);
+}
+
 /* What an earlier process left: whole slots stay, all others are FREE. */
 static void find_again(struct slots *slots)
 {
     for (uint32_t i = 0; i < slots->count; i++) {
         struct slot *slot = &slots->table[i];
 
-        if (slot->state == WIRE_SLOT_WRITTEN && slot->gen != 0 &&
-            slot->slot_crc == slot_crc(slot) && in_data(slots, slot))
+        if (is_whole(slots, slot))
             continue;
         if (slot->state == WIRE_SLOT_WRITTEN && slot->gen != 0)
             slots->dropped++;
@@ -96,6 +104,21 @@ static enum snow_status check_header(const struct slots *slots, const struct slo
     return SNOW_INVALID;
 }
 
+/* Why the segment's memory could not be opened. */
+static const char *open_reason(enum snow_status status)
+{
+    switch (status) {
+    case SNOW_IN_USE:
+        return "another process holds the segment's files";
+    case SNOW_NO_SPACE:
+        return "the host has not that much memory";
+    case SNOW_INVALID:
+        return "the segment's files can not be made, or exist with another size";
+    default:
+        return "out of memory or descriptors";
+    }
+}
+
 enum snow_status slots_open(struct env *env, const struct slots_request *request,
                             struct slots *slots, const char **reason)
 {
@@ -103,7 +126,7 @@ enum snow_status slots_open(struct env *env, const struct slots_request *request
     char name[32];
     enum snow_status status;
 
-    *reason = "out of memory";
+    *reason = "memory and slot do not fit: a segment has 1 to 2^31 slots";
     memset(slots, 0, sizeof(*slots));
     if (count == 0 || count > UINT32_MAX / 2)
         return SNOW_INVALID;
@@ -112,10 +135,12 @@ enum snow_status slots_open(struct env *env, const struct slots_request *request
     snprintf(name, sizeof(name), "meta-%u", request->segment);
     status = env_memory_open(env, request->dir, name, HEADER_BYTES + count * sizeof(struct slot),
                              &slots->meta);
+    *reason = open_reason(status);
     if (status != SNOW_OK)
         return status;
     snprintf(name, sizeof(name), "data-%u", request->segment);
     status = env_memory_open(env, request->dir, name, request->data_size, &slots->data);
+    *reason = open_reason(status);
     if (status != SNOW_OK)
         goto close_meta;
     status = populate(env, &slots->meta);
@@ -130,7 +155,7 @@ enum snow_status slots_open(struct env *env, const struct slots_request *request
     if (slots->meta.existed && slots->data.existed && slots->header->magic != 0)
         status = check_header(slots, request, reason);
     else
-        make_header(env, slots, request->data_size);
+        make_new(env, slots, request->data_size);
     if (status != SNOW_OK)
         goto close_data;
     find_again(slots);

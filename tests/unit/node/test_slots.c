@@ -151,6 +151,51 @@ static void a_write_needs_a_free_slot_above_the_floor_inside_the_segment(void **
     assert_int_equal(slots_begin(&fixture->slots, &item), SNOW_STALE);
 }
 
+static void slots_without_their_data_are_given_up(void **state)
+{
+    struct fixture *fixture = *state;
+    struct wire_write_item item = item_of(1, 10, "key");
+    char path[128];
+
+    assert_int_equal(slots_begin(&fixture->slots, &item), SNOW_OK);
+    slots_seal(&fixture->slots, 1, 77);
+    uint64_t incarnation = fixture->slots.header->incarnation;
+
+    snprintf(path, sizeof(path), "%s/data-0", fixture->dir);
+    assert_int_equal(unlink(path), 0);
+    reopen(fixture);
+    assert_int_not_equal(fixture->slots.header->incarnation, incarnation);
+    assert_int_equal(fixture->slots.table[1].state, WIRE_SLOT_FREE);
+}
+
+/* A length that no key has would not fit in an inventory either. */
+static void a_slot_with_an_impossible_key_is_dropped(void **state)
+{
+    struct fixture *fixture = *state;
+    struct wire_write_item item = item_of(1, 10, "key");
+
+    assert_int_equal(slots_begin(&fixture->slots, &item), SNOW_OK);
+    fixture->slots.table[1].key_length = LIMIT_KEY_SIZE + 1;
+    slots_seal(&fixture->slots, 1, 77);
+    reopen(fixture);
+    assert_int_equal(fixture->slots.table[1].state, WIRE_SLOT_FREE);
+    assert_int_equal(fixture->slots.dropped, 1);
+}
+
+static void a_refusal_says_why(void **state)
+{
+    struct fixture *fixture = *state;
+    struct slots_request request = fixture->request;
+    struct slots second;
+    const char *reason;
+
+    assert_int_equal(slots_open(fixture->env, &request, &second, &reason), SNOW_IN_USE);
+    assert_non_null(strstr(reason, "another process"));
+    request.slot_bytes = 4 * MIB;
+    assert_int_equal(slots_open(fixture->env, &request, &second, &reason), SNOW_INVALID);
+    assert_non_null(strstr(reason, "slots"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +205,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_long_key_lies_behind_the_object, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(
             a_write_needs_a_free_slot_above_the_floor_inside_the_segment, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(slots_without_their_data_are_given_up, open_slots,
+                                        close_slots),
+        cmocka_unit_test_setup_teardown(a_slot_with_an_impossible_key_is_dropped, open_slots,
+                                        close_slots),
+        cmocka_unit_test_setup_teardown(a_refusal_says_why, open_slots, close_slots),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
