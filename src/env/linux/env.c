@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +35,6 @@ struct env *env_linux_create(void)
 
     if (env == NULL)
         return NULL;
-    signal(SIGPIPE, SIG_IGN);
     thread_watch_forks();
     pthread_mutex_init(&env->mutex, NULL);
     read_host(env->host, sizeof env->host);

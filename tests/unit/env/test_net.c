@@ -2,6 +2,7 @@
 #include "env/linux.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -348,6 +349,16 @@ static void test_an_address_is_used_once(void **state)
                      SNOW_INVALID);
 }
 
+/* A library must not change what a signal does to its process. */
+static void test_the_process_keeps_its_signals(void **state)
+{
+    struct sigaction pipe;
+
+    (void)state;
+    assert_int_equal(sigaction(SIGPIPE, NULL, &pipe), 0);
+    assert_ptr_equal(pipe.sa_handler, SIG_DFL);
+}
+
 #define NET_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -363,6 +374,7 @@ int main(void)
         NET_TEST(test_refused_and_bad_addresses),
         NET_TEST(test_names_are_looked_up),
         NET_TEST(test_an_address_is_used_once),
+        NET_TEST(test_the_process_keeps_its_signals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
