@@ -394,7 +394,8 @@ static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *r
         rpc_fail(request, SNOW_INVALID);
         return;
     }
-    rpc_request_keep(request);
+    if (!rpc_request_keep(request))
+        return;
     input.message = rpc_request_message(request);
     if (!ticket_take(master, link, request, &input.token)) {
         rpc_fail(request, SNOW_NO_MEMORY);

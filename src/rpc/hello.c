@@ -185,6 +185,7 @@ void rpc_hello_request(struct rpc_conn *conn, const struct frame_header *header,
         if (status != SNOW_OK)
             rpc_count(rpc, RPC_METRIC_hello_refused_service);
     }
+    conn->greeted = status == SNOW_OK; /* the service knows it, so it learns of its end */
     if (!rpc_conn_alive(conn))
         return;
     struct frame_header answer = {.kind = FRAME_REPLY_LAST, .type = WIRE_hello, .status = status};
@@ -196,6 +197,8 @@ void rpc_hello_request(struct rpc_conn *conn, const struct frame_header *header,
     }
     rpc_send_frame(conn, &answer, rpc_send_body(conn, &writer), NULL, false, NULL);
     if (status == SNOW_OK) {
+        if (!rpc_conn_alive(conn)) /* there was no memory for the answer */
+            return;
         become_open(conn, reply.version);
         rpc_count(rpc, RPC_METRIC_connections_accepted);
         return;

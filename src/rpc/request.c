@@ -228,27 +228,28 @@ const void *rpc_request_message(const struct rpc_request *request)
     return request->message;
 }
 
-void rpc_request_keep(struct rpc_request *request)
+bool rpc_request_keep(struct rpc_request *request)
 {
     void *message;
 
     if (request->kept)
-        return;
+        return true;
     ASSERT(request->is_new); /* later there is nothing left to keep */
     request->kept_body = malloc(request->body.size + 1);
     if (request->kept_body == NULL) {
         rpc_conn_bad(request->conn, RPC_METRIC_no_memory);
-        return;
+        return false;
     }
     if (request->body.size > 0)
         memcpy(request->kept_body, request->body.at, request->body.size);
     if (wire_request_decode(request->type, bytes_of(request->kept_body, request->body.size),
                             request->conn->version, &request->arena, &message) != SNOW_OK) {
         rpc_conn_bad(request->conn, RPC_METRIC_no_memory);
-        return;
+        return false;
     }
     request->message = message;
     request->kept = true;
+    return true;
 }
 
 void rpc_request_receive(struct rpc_request *request, const struct rpc_payload *to,

@@ -118,7 +118,7 @@ uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn); /* when bytes last m
 /* Where a payload goes to or comes from.  iov is the caller's and stays until
  * the end of the call or request. */
 struct rpc_payload {
-    struct iovec *iov; /* changed while it moves */
+    struct iovec *iov; /* changed while it moves; iov_base NULL in a destination: drained */
     uint32_t iov_count;
     uint64_t size; /* bytes: the sum */
 };
@@ -173,8 +173,9 @@ uint64_t rpc_request_deadline_ns(const struct rpc_request *request); /* UINT64_M
 void *rpc_request_owner(const struct rpc_request *request);
 void rpc_request_set_owner(struct rpc_request *request, void *request_owner);
 
-/* The decoded message stays valid until the request is answered or gone. */
-void rpc_request_keep(struct rpc_request *request);
+/* The decoded message stays valid until the request is answered or gone.  False: there is no memory
+ * for it; the connection breaks and the request is gone in the next turn: leave it alone. */
+bool rpc_request_keep(struct rpc_request *request);
 const void *rpc_request_message(const struct rpc_request *request);
 
 /* Names where the request's payload goes.  on_piece may be NULL.  on_end: OK when all arrived;
