@@ -11,7 +11,6 @@
 #include "wire/grant.h"
 
 #define NODE_BUCKETS 4096u
-#define NODE_SCRATCH (256 * KIB)
 
 /* Something is inside an extent, or it is being written: lives from then until neither holds. */
 struct activity {
@@ -41,7 +40,6 @@ struct node {
     struct slots segments[LIMIT_SEGMENTS_PER_NODE];
     uint32_t segment_count;
     struct list buckets[NODE_BUCKETS]; /* of activities */
-    uint8_t *scratch;                  /* where refused bytes go */
     uint64_t counters[NODE_METRIC_COUNT];
     uint32_t transfers; /* batches of writes and reads under way; read by any thread */
 
@@ -100,6 +98,8 @@ void node_forget(struct node *node, struct rpc_request *request,
                  const struct wire_forget_req *forget);
 /* FREED of this slot leaves at the end of the turn. */
 void node_say_freed(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen);
+/* Nobody will be told what still waits. */
+void node_freed_drop(struct node *node);
 
 /* ---- heartbeat.c ---- */
 

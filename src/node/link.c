@@ -299,11 +299,15 @@ enum snow_status node_link_open(struct node *node)
 
 void node_link_close(struct node *node)
 {
-    struct list_link *link;
-
     rpc_peer_close(&node->master);
     env_timer_cancel(&node->mount_timer);
     env_hook_remove(&node->hook);
+}
+
+void node_freed_drop(struct node *node)
+{
+    struct list_link *link;
+
     while ((link = list_pop(&node->freed)) != NULL)
         free(list_entry(link, struct freed_note, link));
 }

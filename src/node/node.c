@@ -118,7 +118,8 @@ static void close_all(struct node *node)
     if (node->master.rpc != NULL)
         node_link_close(node);
     if (node->rpc != NULL)
-        rpc_destroy(node->rpc);
+        rpc_destroy(node->rpc); /* reads end, and would say so */
+    node_freed_drop(node);
     for (uint32_t i = 0; i < NODE_BUCKETS; i++) {
         struct list_link *link;
 
@@ -131,7 +132,6 @@ static void close_all(struct node *node)
         env_loop_destroy(node->beat_loop);
     if (node->loop != NULL)
         env_loop_destroy(node->loop);
-    free(node->scratch);
     free(node);
 }
 
@@ -140,9 +140,6 @@ static enum snow_status open_parts(struct node *node, struct bytes token, const 
     enum snow_status status;
 
     *reason = "out of memory";
-    node->scratch = malloc(NODE_SCRATCH);
-    if (node->scratch == NULL)
-        return SNOW_NO_MEMORY;
     status = env_loop_create(node->env, "node", &node->loop);
     if (status == SNOW_OK)
         status = env_loop_create(node->env, "node-beat", &node->beat_loop);

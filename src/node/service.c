@@ -76,7 +76,7 @@ static void count_transfers(struct node *node, int change)
 
 struct write_piece {
     struct write_batch *batch;
-    struct activity *activity; /* NULL: its bytes are waste */
+    struct activity *activity; /* NULL: its bytes are drained */
     enum snow_status status;
     bool written;
     uint64_t arrived;   /* bytes */
@@ -190,25 +190,26 @@ static enum snow_status begin_piece(struct node *node, struct write_piece *piece
     return SNOW_OK;
 }
 
+/* Bytes have come into an extent.  Those of a piece without one, and what comes for a piece after
+ * it was displaced, are drained and not told. */
 static void on_write_piece(struct rpc_request *request, const uint8_t *at, size_t size)
 {
     struct write_batch *batch = rpc_request_owner(request);
 
     while (size > 0) {
+        ASSERT(batch->current < batch->write->items_count);
         const struct wire_write_item *item = &batch->write->items[batch->current];
         struct write_piece *piece = &batch->pieces[batch->current];
         uint64_t left = item->size - piece->arrived;
 
-        if (left == 0) {
+        if (piece->activity == NULL || left == 0) {
             batch->current++;
             continue;
         }
         size_t part = size < left ? size : left;
 
-        if (piece->activity != NULL) {
-            piece->crc = crc32c(piece->crc, at, part);
-            piece->total_crc = item->start == 0 ? piece->crc : crc32c(piece->total_crc, at, part);
-        }
+        piece->crc = crc32c(piece->crc, at, part);
+        piece->total_crc = item->start == 0 ? piece->crc : crc32c(piece->total_crc, at, part);
         piece->arrived += part;
         at += part;
         size -= part;
@@ -280,7 +281,7 @@ static void on_write_end(struct rpc_request *request, enum snow_status status)
     free_batch(batch);
 }
 
-/* The connection ended in the middle: what has arrived whole stays, the rest starts again. */
+/* It ended in the middle: what earlier messages brought stays, this one's bytes come again. */
 void node_write_gone(struct node *node, struct rpc_request *request)
 {
     struct write_batch *batch = rpc_request_owner(request);
@@ -295,38 +296,20 @@ void node_write_gone(struct node *node, struct rpc_request *request)
     free_batch(batch);
 }
 
-static uint32_t scratch_vectors(uint64_t size)
-{
-    return (uint32_t)((size + NODE_SCRATCH - 1) / NODE_SCRATCH);
-}
-
-/* Where each piece goes: into its extent, or to waste. */
+/* Where each piece goes: into its extent, or nowhere. */
 static bool aim(struct node *node, struct write_batch *batch)
 {
     const struct wire_write_req *write = batch->write;
-    uint32_t count = 0;
 
-    for (uint32_t i = 0; i < write->items_count; i++)
-        count += 1 + scratch_vectors(write->items[i].size);
-    batch->payload.iov = calloc(count, sizeof(*batch->payload.iov));
+    batch->payload.iov = calloc(write->items_count, sizeof(*batch->payload.iov));
     if (batch->payload.iov == NULL)
         return false;
     for (uint32_t i = 0; i < write->items_count; i++) {
         const struct wire_write_item *item = &write->items[i];
-        uint64_t left = item->size;
+        bool taken = batch->pieces[i].activity != NULL;
 
-        if (batch->pieces[i].activity != NULL && left > 0) {
-            batch->payload.iov[batch->payload.iov_count++] =
-                (struct iovec){.iov_base = piece_at(node, item), .iov_len = left};
-            continue;
-        }
-        while (left > 0) {
-            uint64_t part = left < NODE_SCRATCH ? left : NODE_SCRATCH;
-
-            batch->payload.iov[batch->payload.iov_count++] =
-                (struct iovec){.iov_base = node->scratch, .iov_len = part};
-            left -= part;
-        }
+        batch->payload.iov[batch->payload.iov_count++] =
+            (struct iovec){.iov_base = taken ? piece_at(node, item) : NULL, .iov_len = item->size};
     }
     return true;
 }
@@ -353,12 +336,13 @@ void node_write(struct node *node, struct rpc_request *request, const struct wir
         rpc_fail(request, SNOW_INVALID);
         return;
     }
+    if (!rpc_request_keep(request))
+        return;
     batch = calloc(1, sizeof(*batch) + count * sizeof(batch->pieces[0]));
     if (batch == NULL) {
         rpc_fail(request, SNOW_NO_MEMORY);
         return;
     }
-    rpc_request_keep(request);
     batch->node = node;
     count_transfers(node, 1);
     batch->request = request;

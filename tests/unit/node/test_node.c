@@ -5,6 +5,7 @@
 #include "master/master.h"
 #include "node/node.h"
 #include "rpc/rpc.h"
+#include "wire/frame.h"
 #include "wire/grant.h"
 
 #include <setjmp.h>
@@ -187,13 +188,14 @@ static void ask(struct cluster *cluster, struct rpc_conn *conn, struct ask *ask,
     turn_until(cluster, &ask->done);
 }
 
-static struct wire_put_grant start_put(struct cluster *cluster, struct rpc_conn *conn,
-                                       struct ask *a, const char *key, uint64_t size)
+static struct wire_put_grant start_put_number(struct cluster *cluster, struct rpc_conn *conn,
+                                              struct ask *a, uint64_t operation, const char *key,
+                                              uint64_t size)
 {
     struct wire_put_item item = {
         .key = bytes_of_string(key), .size = size, .depth = WIRE_DEPTH_UNKNOWN, .replicas = 1};
     struct wire_put_start_req put = {
-        .operation = 1, .wait_ms = 3000, .items = &item, .items_count = 1};
+        .operation = operation, .wait_ms = 3000, .items = &item, .items_count = 1};
 
     ask(cluster, conn, a, WIRE_put_start, &put, NULL, 0);
     assert_int_equal(a->status, SNOW_OK);
@@ -201,6 +203,12 @@ static struct wire_put_grant start_put(struct cluster *cluster, struct rpc_conn 
 
     assert_int_equal(reply->items_count, 1);
     return reply->items[0];
+}
+
+static struct wire_put_grant start_put(struct cluster *cluster, struct rpc_conn *conn,
+                                       struct ask *a, const char *key, uint64_t size)
+{
+    return start_put_number(cluster, conn, a, 1, key, size);
 }
 
 static struct wire_write_item write_item(const char *key, const struct wire_put_grant *grant,
@@ -334,12 +342,136 @@ static void forged_replayed_and_corrupt_writes_are_refused(void **state)
     arena_deinit(&a.arena);
 }
 
+/* A stream that speaks frames by hand, so that it can stop in the middle of one. */
+struct raw {
+    struct env_conn *conn;
+    bool open;
+    uint8_t got[1024];
+    size_t got_size;
+};
+
+static void on_raw_open(void *owner, enum snow_status status)
+{
+    assert_int_equal(status, SNOW_OK);
+    ((struct raw *)owner)->open = true;
+}
+
+static void on_raw_readable(void *owner)
+{
+    struct raw *raw = owner;
+    ssize_t got;
+
+    do {
+        struct iovec iov = {raw->got + raw->got_size, sizeof(raw->got) - raw->got_size};
+
+        got = env_conn_receive(raw->conn, &iov, 1);
+        raw->got_size += got > 0 ? (size_t)got : 0;
+    } while (got > 0);
+}
+
+static void on_raw_writable(void *owner)
+{
+    (void)owner;
+}
+
+static void raw_send(struct raw *raw, uint16_t type, uint64_t id, const void *message,
+                     uint64_t payload_size)
+{
+    uint8_t frame[FRAME_HEADER_SIZE + 1024];
+    struct frame_header header = {.version = WIRE_VERSION,
+                                  .kind = FRAME_REQUEST,
+                                  .type = type,
+                                  .request_id = id,
+                                  .payload_size = payload_size};
+    struct writer writer;
+
+    writer_init(&writer, frame + FRAME_HEADER_SIZE, 1024, WIRE_VERSION);
+    assert_int_equal(wire_request_encode(type, message, &writer), SNOW_OK);
+    frame_header_set_body(&header, bytes_of(frame + FRAME_HEADER_SIZE, writer_size(&writer)));
+    frame_header_encode(&header, frame);
+    struct iovec iov = {frame, FRAME_HEADER_SIZE + writer_size(&writer)};
+
+    assert_int_equal(env_conn_send(raw->conn, &iov, 1), iov.iov_len);
+}
+
+static void raw_send_bytes(struct raw *raw, const uint8_t *at, size_t size)
+{
+    struct iovec iov = {(void *)(uintptr_t)at, size};
+
+    assert_int_equal(env_conn_send(raw->conn, &iov, 1), size);
+}
+
+static void raw_wait(struct cluster *cluster, const struct raw *raw, size_t size)
+{
+    uint64_t end_ns = env_now_ns(cluster->env) + WAIT_NS;
+
+    while (!raw->open || raw->got_size < size) {
+        assert_true(env_now_ns(cluster->env) < end_ns);
+        env_loop_turn(cluster->loop, 10 * NS_PER_MS, 0);
+    }
+}
+
+/* A writer that stopped in the middle of a message is overtaken, by itself on another connection:
+ * what it still sends for that extent is drained, and the others of the message are taken whole. */
+static void a_displaced_piece_harms_no_other(void **state)
+{
+    static const struct env_conn_ops ops = {on_raw_open, on_raw_readable, on_raw_writable};
+    struct cluster *cluster = *state;
+    struct rpc_conn *master = dial_to(cluster, master_address(cluster->master));
+    struct rpc_conn *node = dial_to(cluster, node_address(cluster->node));
+    struct wire_hello_req hello = {.version_min = 1, .version_max = 1, .role = WIRE_ROLE_CLIENT};
+    struct ask a = {0};
+    struct raw raw = {0};
+    uint8_t bytes[9000];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 5 + i / 253);
+    struct wire_put_grant first = start_put(cluster, master, &a, "first", 5000);
+    struct wire_write_item items[2] = {write_item("first", &first, bytes)};
+    struct wire_put_grant second = start_put_number(cluster, master, &a, 2, "second", 4000);
+
+    items[1] = write_item("second", &second, bytes + 5000);
+    struct wire_write_req write = {.items = items, .items_count = 2};
+
+    assert_int_equal(
+        env_dial(cluster->loop, node_address(cluster->node), NULL, &ops, &raw, &raw.conn), SNOW_OK);
+    raw_wait(cluster, &raw, 0);
+    raw_send(&raw, WIRE_hello, 0, &hello, 0);
+    raw_wait(cluster, &raw, FRAME_HEADER_SIZE + 1);
+    env_loop_turn(cluster->loop, 0, 0);
+    raw.got_size = 0;
+    raw_send(&raw, WIRE_write, 1 << 10, &write, 9000);
+    raw_send_bytes(&raw, bytes, 2000);
+    while (node_is_idle(cluster->node))
+        env_loop_turn(cluster->loop, NS_PER_MS, 0);
+    assert_int_equal(write_bytes(cluster, node, &a, &items[0], bytes).written, 1);
+    raw_send_bytes(&raw, bytes + 2000, 7000);
+    raw_wait(cluster, &raw, FRAME_HEADER_SIZE + 2 + 2 * 5);
+    struct arena arena;
+    void *reply;
+
+    arena_init(&arena, 0);
+    assert_int_equal(wire_reply_decode(WIRE_write,
+                                       bytes_of(raw.got + FRAME_HEADER_SIZE,
+                                                raw.got_size - FRAME_HEADER_SIZE),
+                                       WIRE_VERSION, &arena, &reply),
+                     SNOW_OK);
+    assert_int_equal(((struct wire_write_rep *)reply)->items[0].status, SNOW_STALE);
+    assert_int_equal(((struct wire_write_rep *)reply)->items[1].status, SNOW_OK);
+    assert_int_equal(((struct wire_write_rep *)reply)->items[1].written, 1);
+    arena_deinit(&arena);
+    arena_deinit(&a.arena);
+    env_conn_close(raw.conn, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_put_and_a_get, open_cluster, close_cluster),
         cmocka_unit_test_setup_teardown(forged_replayed_and_corrupt_writes_are_refused,
                                         open_cluster, close_cluster),
+        cmocka_unit_test_setup_teardown(a_displaced_piece_harms_no_other, open_cluster,
+                                        close_cluster),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
