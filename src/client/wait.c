@@ -248,13 +248,15 @@ static void fill_options(const struct snow_options *from, const char *name,
 static enum snow_status wait_for_master(struct snow_client *client,
                                         const struct client_options *options)
 {
-    uint64_t until_ns = env_now_ns(client->env) + options->deadline_ms * NS_PER_MS;
+    uint64_t now_ns = env_now_ns(client->env);
+    uint64_t until_ns = now_ns + options->deadline_ms * NS_PER_MS;
     const char *said;
     enum snow_status status = client_link_status(client->client, &said);
 
-    while (status != SNOW_OK && status != SNOW_REFUSED && env_now_ns(client->env) < until_ns) {
-        env_loop_turn(client->loop, until_ns - env_now_ns(client->env), 0);
+    while (status != SNOW_OK && status != SNOW_REFUSED && now_ns < until_ns) {
+        env_loop_turn(client->loop, until_ns - now_ns, 0);
         status = client_link_status(client->client, &said);
+        now_ns = env_now_ns(client->env);
     }
     if (status == SNOW_OK)
         return SNOW_OK;
