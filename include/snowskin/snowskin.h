@@ -172,7 +172,7 @@ struct snow_listed {
 };
 
 /* Calls on_row for every object whose key begins with prefix, in no order; objects that come or go
- * meanwhile may be missed.  on_row returns 0 to go on. */
+ * meanwhile may be missed.  on_row returns 0 to go on; its time does not count for the deadline. */
 SNOW_API enum snow_status snow_list(struct snow_client *client, struct snow_key prefix,
                                     int (*on_row)(void *owner, const struct snow_listed *row),
                                     void *owner, const struct snow_call *call);

@@ -11,7 +11,7 @@
  *      │◄──────────────┤ none: unreachable: given back, a new operation
  *      └───────────────────────────────────────── GONE: the attempt has ended: a new operation
  * Invariants.
- *   P1  open = items that are not DONE; twins (same key, not the first) are not counted.
+ *   P1  open = items that are not DONE; twins (same key as one that is sent) are not.
  *   P2  A repeated question says the same {operation, position of the item}: the master gives the
  *       same grant, not a second one.
  *   P3  A grant that will not be ended is given back.
@@ -33,7 +33,7 @@ struct put_write {
 struct put_item {
     uint64_t operation;
     uint64_t gen;  /* of the grant; 0: none */
-    uint32_t twin; /* first item with the same key: itself, mostly */
+    uint32_t twin; /* the item with the same key that is sent: itself, mostly */
     uint32_t writes_open;
     uint32_t end_tries; /* put_ends sent */
     uint16_t replicas;  /* bit r: the grant has replica r */
@@ -543,7 +543,8 @@ static enum snow_status check_item(const struct snow_put *item)
     return item->size > LIMIT_OBJECT_SIZE ? SNOW_LIMIT : SNOW_OK;
 }
 
-/* Finds items with the key of an earlier one: they are not sent, and get its result. */
+/* Of items with the same key one is sent, and all get its result: the last that replaces, since that
+ * is what a reader must find afterwards; without one the first. */
 static bool find_twins(struct client_put_op *op)
 {
     uint32_t count = (uint32_t)op->count;
@@ -565,10 +566,13 @@ static bool find_twins(struct client_put_op *op)
 
         while (table[at] != 0 && !bytes_equal(key, client_key_bytes(&op->items[table[at] - 1].key)))
             at = (at + 1) & (capacity - 1);
-        if (table[at] == 0)
+        if (table[at] == 0 || op->items[i].replace)
             table[at] = i + 1;
-        else
-            op->puts[i].twin = table[at] - 1;
+        op->puts[i].twin = at; /* until all are known */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (op->puts[i].state != PUT_DONE)
+            op->puts[i].twin = table[op->puts[i].twin] - 1;
     }
     return true;
 }

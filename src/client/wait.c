@@ -38,7 +38,8 @@ struct snow_client {
     struct client *client;
     uint64_t fork_count; /* of the process that opened it */
     bool may_spin;
-    uint64_t wait_ns; /* turner's: how long the last waits took, on average */
+    uint32_t deadline_ms; /* of a call that names none */
+    uint64_t wait_ns;     /* turner's: how long the last waits took, on average */
     struct env_mutex *mutex;
     bool turning;        /* mutex */
     struct list waiting; /* mutex; struct ticket, longest first */
@@ -283,6 +284,7 @@ static enum snow_status open_all(struct snow_client *client, const struct client
         set_reason(reason);
         return status;
     }
+    client->deadline_ms = options->deadline_ms;
     client->fork_count = env_fork_count();
     client->may_spin = env_cpu_count() > 1;
     return wait_for_master(client, options);
@@ -549,28 +551,31 @@ enum snow_status snow_remove_match(struct snow_client *client, enum snow_match m
     return status;
 }
 
-/* Asks page after page until on_page says stop or there is no more, within one deadline. */
+/* Asks page after page until on_page says stop or there is no more, within one deadline: the time
+ * that on_page takes is the caller's. */
 static enum snow_status run_pages(struct snow_client *client, struct query_call *query,
                                   const struct snow_call *call,
                                   bool (*on_page)(const struct client_query_op *op, void *to),
                                   void *to)
 {
     struct snow_call page = call == NULL ? no_call : *call;
-    uint64_t until_ns = env_now_ns(client->env) + page.deadline_ms * NS_PER_MS;
-    enum snow_status status;
-    bool more;
+    uint32_t deadline_ms = page.deadline_ms != 0 ? page.deadline_ms : client->deadline_ms;
+    uint64_t left_ns = deadline_ms * NS_PER_MS;
+    enum snow_status status = SNOW_TIMEOUT;
+    bool more = true;
 
-    do {
-        uint64_t now_ns = env_now_ns(client->env);
+    while (more && left_ns > 0) {
+        uint64_t from_ns = env_now_ns(client->env);
 
-        if (call != NULL && call->deadline_ms != 0)
-            page.deadline_ms =
-                now_ns + NS_PER_MS < until_ns ? (uint32_t)((until_ns - now_ns) / NS_PER_MS) : 1;
+        page.deadline_ms = (uint32_t)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
         status = run_query(client, query, &page);
+        uint64_t took_ns = env_now_ns(client->env) - from_ns;
+
+        left_ns = took_ns < left_ns ? left_ns - took_ns : 0;
         more = status == SNOW_OK && on_page(&query->op, to) && query->op.cursor != 0;
         client_query_end(&query->op);
-    } while (more);
-    return status;
+    }
+    return more ? SNOW_TIMEOUT : status;
 }
 
 struct list_rows {

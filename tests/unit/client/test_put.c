@@ -293,6 +293,28 @@ static void twins(void **state)
     assert_memory_equal(got, "first", 5);
 }
 
+/* Of those that replace, the last is what is there afterwards. */
+static void twins_that_replace(void **state)
+{
+    struct fake *fake = *state;
+    struct fake_put put = {.done = 0};
+    struct snow_key key = {.at = "a", .size = 1};
+    struct snow_put items[4] = {{.key = key, .from = "first", .size = 5},
+                                {.key = key, .from = "second", .size = 6, .replace = 1},
+                                {.key = key, .from = "third", .size = 5, .replace = 1},
+                                {.key = key, .from = "fourth", .size = 6}};
+    uint8_t got[8] = {0};
+
+    put_all(fake, &put, items, 4, NULL);
+    TURN_UNTIL(fake, put.done == 1);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(items[i].status, SNOW_OK);
+    assert_int_equal(times(fake, WIRE_put_start), 1);
+    assert_int_equal(nth(fake, WIRE_put_start, 0)->position, 2);
+    assert_int_equal(get_one(fake, "a", got, sizeof(got)), SNOW_OK);
+    assert_memory_equal(got, "third", 5);
+}
+
 static void the_deadline(void **state)
 {
     struct fake *fake = *state;
@@ -383,6 +405,7 @@ int main(void)
         TEST(only_the_rest_is_asked_again),
         TEST(a_long_batch),
         TEST(twins),
+        TEST(twins_that_replace),
         TEST(the_deadline),
         TEST(a_cancel),
         TEST(removes_are_asked_again),
