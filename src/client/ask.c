@@ -116,7 +116,7 @@ bool client_ask_again(struct client_ask *ask, uint32_t item, enum snow_status st
 
     ask->retry.deadline_ns = until_ns;
     /* The others of the same moment go along: that is one try, not one each. */
-    if (armed ? at_ns >= until_ns
+    if (armed ? !rpc_retry_may(status, lost_peer) || at_ns >= until_ns
               : !rpc_retry_again(&ask->retry, status, lost_peer, hint_ms, client_now_ns(client),
                                  &at_ns)) {
         set_state(ask, item, ASK_IDLE);

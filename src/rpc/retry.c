@@ -5,7 +5,7 @@
 #define DELAY_MS_MIN UINT64_C(1)
 #define DELAY_MS_MAX UINT64_C(500)
 
-static bool may_repeat(enum snow_status status, bool lost_peer)
+bool rpc_retry_may(enum snow_status status, bool lost_peer)
 {
     if (snow_status_verdict(status) == SNOW_RETRY)
         return true;
@@ -17,7 +17,7 @@ bool rpc_retry_again(struct rpc_retry *retry, enum snow_status status, bool lost
 {
     uint64_t delay_ns;
 
-    if (!may_repeat(status, lost_peer) || retry->attempts >= LIMIT_RETRIES)
+    if (!rpc_retry_may(status, lost_peer) || retry->attempts >= LIMIT_RETRIES)
         return false;
     if (hint_ms > 0) {
         delay_ns = hint_ms * NS_PER_MS;

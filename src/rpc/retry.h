@@ -14,6 +14,9 @@ struct rpc_retry {
     struct rng *rng;      /* jitter */
 };
 
+/* Whether a try that ended so may be repeated at all. */
+bool rpc_retry_may(enum snow_status status, bool lost_peer);
+
 /* Whether a try that ended with status at now_ns is to be repeated, and when (*at_ns).  RETRY
  * verdicts: after the hint, or after a delay that doubles from 1 ms to 500 ms, with jitter.
  * UNREACHABLE and CLOSED of a connection count as RETRY for operations that are safe to repeat:

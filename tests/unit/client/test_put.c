@@ -293,6 +293,24 @@ static void twins(void **state)
     assert_memory_equal(got, "first", 5);
 }
 
+/* What failed for good is not asked again because something else is. */
+static void a_final_answer_beside_one_to_repeat(void **state)
+{
+    struct fake *fake = *state;
+    struct fake_put put = {.done = 0};
+    struct snow_put items[3] = {{.key = {.at = "a", .size = 1}, .from = "first", .size = 5},
+                                {.key = {.at = "", .size = 0}, .from = "bad", .size = 3},
+                                {.key = {.at = "b", .size = 1}, .from = "third", .size = 5}};
+
+    say(&fake->put_starts, SNOW_BUSY);
+    say(&fake->put_starts, SAY_LIMIT);
+    put_all(fake, &put, items, 3, NULL);
+    TURN_UNTIL(fake, put.done == 1);
+    assert_int_equal(items[0].status, SNOW_OK);
+    assert_int_equal(items[2].status, SNOW_LIMIT);
+    assert_int_equal(times(fake, WIRE_put_start), 3);
+}
+
 /* Of those that replace, the last is what is there afterwards. */
 static void twins_that_replace(void **state)
 {
@@ -405,6 +423,7 @@ int main(void)
         TEST(only_the_rest_is_asked_again),
         TEST(a_long_batch),
         TEST(twins),
+        TEST(a_final_answer_beside_one_to_repeat),
         TEST(twins_that_replace),
         TEST(the_deadline),
         TEST(a_cancel),
