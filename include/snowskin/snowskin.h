@@ -68,7 +68,7 @@ struct snow_call {
     uint32_t wait_ms;       /* puts; 0: the client's; UINT32_MAX: do not wait */
     snow_read_id continues; /* puts: the read that found the prefix */
     const char *segment;    /* puts: preferred segment, NULL: none */
-    uint32_t flags;         /* SNOW_CALL_* */
+    uint32_t flags;         /* SNOW_CALL_*; one that the call does not know is INVALID */
     snow_read_id *read_id;  /* out, get and exists: names this read; may be NULL */
 };
 

@@ -168,9 +168,11 @@ static void sit(struct ticket *ticket)
         turn_until_done(ticket);
 }
 
-/* Runs an operation to its end.  CLOSED (after a fork), NO_MEMORY: it was not started. */
+/* Runs an operation to its end.  CLOSED (after a fork), INVALID (a flag that is not among these),
+ * NO_MEMORY: it was not started. */
 static enum snow_status run(struct snow_client *client, struct ticket *ticket,
-                            const struct snow_call *call, void (*start)(struct ticket *ticket))
+                            const struct snow_call *call, uint32_t flags,
+                            void (*start)(struct ticket *ticket))
 {
     thread_reason[0] = 0;
     if (env_fork_count() != client->fork_count) {
@@ -179,6 +181,10 @@ static enum snow_status run(struct snow_client *client, struct ticket *ticket,
     }
     ticket->client = client;
     ticket->call = call == NULL ? &no_call : call;
+    if ((ticket->call->flags & ~flags) != 0) {
+        set_reason("flags: one that this call does not know");
+        return SNOW_INVALID;
+    }
     ticket->start = start;
     ticket->task.on_event = on_task;
     env_mutex_lock(client->mutex);
@@ -360,7 +366,7 @@ enum snow_status snow_put(struct snow_client *client, struct snow_put *items, si
                           const struct snow_call *call)
 {
     struct put_call put = {.op = {.on_done = on_put, .items = items, .count = count}};
-    enum snow_status status = run(client, &put.ticket, call, start_put);
+    enum snow_status status = run(client, &put.ticket, call, SNOW_CALL_NO_WAIT_WRITER, start_put);
 
     for (size_t i = 0; i < count && status != SNOW_OK; i++)
         items[i].status = status;
@@ -395,7 +401,7 @@ enum snow_status snow_get(struct snow_client *client, struct snow_get *items, si
                           const struct snow_call *call)
 {
     struct get_call get = {.op = {.on_done = on_get, .items = items, .count = count}};
-    enum snow_status status = run(client, &get.ticket, call, start_get);
+    enum snow_status status = run(client, &get.ticket, call, SNOW_CALL_UNORDERED, start_get);
 
     for (size_t i = 0; i < count && status != SNOW_OK; i++)
         items[i].status = status;
@@ -433,7 +439,9 @@ enum snow_status snow_exists(struct snow_client *client, struct snow_stat *items
                              const struct snow_call *call)
 {
     struct exists_call exists = {.op = {.on_done = on_exists, .items = items, .count = count}};
-    enum snow_status status = run(client, &exists.ticket, call, start_exists);
+    enum snow_status status =
+        run(client, &exists.ticket, call, SNOW_CALL_UNORDERED | SNOW_CALL_TOUCH | SNOW_CALL_LEASE,
+            start_exists);
 
     for (size_t i = 0; i < count && status != SNOW_OK; i++)
         items[i].status = status;
@@ -472,9 +480,10 @@ static void start_pin(struct ticket *ticket)
 }
 
 static enum snow_status run_keys(struct snow_client *client, struct keys_call *keys,
-                                 const struct snow_call *call, void (*start)(struct ticket *ticket))
+                                 const struct snow_call *call, uint32_t flags,
+                                 void (*start)(struct ticket *ticket))
 {
-    enum snow_status status = run(client, &keys->ticket, call, start);
+    enum snow_status status = run(client, &keys->ticket, call, flags, start);
     struct snow_item *items = keys->op.items;
 
     for (size_t i = 0; i < keys->op.count && status != SNOW_OK; i++)
@@ -491,7 +500,7 @@ enum snow_status snow_remove(struct snow_client *client, struct snow_item *items
 {
     struct keys_call keys = {.op = {.on_done = on_keys, .items = items, .count = count}};
 
-    return run_keys(client, &keys, call, start_remove);
+    return run_keys(client, &keys, call, SNOW_CALL_FORCE, start_remove);
 }
 
 enum snow_status snow_pin(struct snow_client *client, struct snow_item *items, size_t count,
@@ -501,7 +510,7 @@ enum snow_status snow_pin(struct snow_client *client, struct snow_item *items, s
                              .pin = pin,
                              .pin_ms = pin_ms};
 
-    return run_keys(client, &keys, call, start_pin);
+    return run_keys(client, &keys, call, 0, start_pin);
 }
 
 /* ---- one question, one answer --------------------------------------------------------------- */
@@ -525,13 +534,13 @@ static void start_query(struct ticket *ticket)
 }
 
 static enum snow_status run_query(struct snow_client *client, struct query_call *query,
-                                  const struct snow_call *call)
+                                  const struct snow_call *call, uint32_t flags)
 {
     enum snow_status status;
 
     query->ticket = (struct ticket){0};
     query->op.on_done = on_query;
-    status = run(client, &query->ticket, call, start_query);
+    status = run(client, &query->ticket, call, flags, start_query);
     return status == SNOW_OK ? query->op.status : status;
 }
 
@@ -541,7 +550,7 @@ enum snow_status snow_remove_match(struct snow_client *client, enum snow_match m
 {
     struct query_call query = {.op = {.key = pattern, .match = match},
                                .begin = client_remove_match_start};
-    enum snow_status status = run_query(client, &query, call);
+    enum snow_status status = run_query(client, &query, call, SNOW_CALL_FORCE);
 
     if (matched != NULL)
         *matched = query.op.matched;
@@ -568,7 +577,7 @@ static enum snow_status run_pages(struct snow_client *client, struct query_call 
         uint64_t from_ns = env_now_ns(client->env);
 
         page.deadline_ms = (uint32_t)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
-        status = run_query(client, query, &page);
+        status = run_query(client, query, &page, 0);
         uint64_t took_ns = env_now_ns(client->env) - from_ns;
 
         left_ns = took_ns < left_ns ? left_ns - took_ns : 0;

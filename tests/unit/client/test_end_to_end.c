@@ -105,7 +105,11 @@ static void bad_arguments(void **state)
     };
     struct snow_get get = {.key = key_of("good"), .to = NULL, .room = 5};
     struct snow_matched matched;
+    struct snow_call call = {.flags = SNOW_CALL_FORCE};
 
+    assert_int_equal(snow_put(cluster->client, puts + 5, 1, &call), SNOW_INVALID);
+    assert_int_equal(puts[5].status, SNOW_INVALID);
+    assert_non_null(strstr(snow_reason(), "flag"));
     assert_int_equal(snow_put(cluster->client, puts, 6, NULL), SNOW_INVALID);
     for (int i = 0; i < 5; i++)
         assert_int_equal(puts[i].status, SNOW_INVALID);
