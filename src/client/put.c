@@ -543,8 +543,8 @@ static enum snow_status check_item(const struct snow_put *item)
     return item->size > LIMIT_OBJECT_SIZE ? SNOW_LIMIT : SNOW_OK;
 }
 
-/* Of items with the same key one is sent, and all get its result: the last that replaces, since that
- * is what a reader must find afterwards; without one the first. */
+/* Of items with the same key one is sent, and all get its result: the last that replaces, since
+ * that is what a reader must find afterwards; without one the first. */
 static bool find_twins(struct client_put_op *op)
 {
     uint32_t count = (uint32_t)op->count;
