@@ -72,6 +72,7 @@ struct rpc_out {
     bool has_payload;
     struct rpc_payload payload; /* what is left of it */
     struct rpc_call *call;      /* whose request it is; NULL: nobody asks */
+    uint64_t deadline_ns;       /* of the request that this payload answers; 0: none */
     void (*on_sent)(void *sent_owner, enum snow_status status);
     void *sent_owner;
     uint8_t bytes[];

@@ -333,6 +333,7 @@ void rpc_reply_payload(struct rpc_request *request, const void *message,
                        void (*on_sent)(void *sent_owner, enum snow_status status), void *sent_owner)
 {
     const struct rpc_payload nothing = {0};
+    uint64_t deadline_ns = request->deadline_ns; /* the answer frees it */
     struct rpc_out *out = NULL;
     struct bytes body;
 
@@ -343,6 +344,7 @@ void rpc_reply_payload(struct rpc_request *request, const void *message,
     if (out != NULL) {
         out->on_sent = on_sent;
         out->sent_owner = sent_owner;
+        out->deadline_ns = deadline_ns == UINT64_MAX ? 0 : deadline_ns;
     } else if (on_sent != NULL) {
         on_sent(sent_owner, SNOW_CLOSED); /* gone, or no memory for a later moment */
     }

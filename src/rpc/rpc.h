@@ -69,7 +69,8 @@ struct rpc_service {
 struct rpc_options {
     struct env_socket_options socket;
     uint32_t hello_timeout_ms; /* a peer that says nothing is closed */
-    /* a payload that makes no progress closes the connection (5 s) */
+    /* a payload that makes no progress, or is still being sent that long after the deadline of what
+     * it answers, closes the connection (5 s) */
     uint32_t progress_timeout_ms;
 };
 

@@ -265,6 +265,16 @@ static bool is_sending(const struct rpc_conn *conn)
     return conn->blocked && !list_is_empty(&conn->out);
 }
 
+/* What it is sending is the answer to a request whose deadline has passed: nobody waits for it, and
+ * it must not hold its memory by taking a byte now and then. */
+static bool is_late(const struct rpc_conn *conn, uint64_t now_ns)
+{
+    const struct list_link *first = list_first(&conn->out);
+    const struct rpc_out *out = list_entry(first, const struct rpc_out, link);
+
+    return first != NULL && out->deadline_ns != 0 && now_ns >= out->deadline_ns;
+}
+
 void rpc_send_watch_progress(struct rpc_conn *conn)
 {
     struct rpc *rpc = conn->rpc;
@@ -290,7 +300,7 @@ void rpc_send_on_progress_timer(struct env_timer *timer)
 
     if (!sending && !receiving)
         return;
-    if ((sending && now_ns - conn->sent_ns >= timeout_ns) ||
+    if ((sending && (now_ns - conn->sent_ns >= timeout_ns || is_late(conn, now_ns))) ||
         (receiving && now_ns - conn->received_ns >= timeout_ns)) {
         rpc_count(rpc, RPC_METRIC_stalls);
         rpc_enter(rpc);

@@ -333,6 +333,46 @@ static void test_a_payload_that_stands_still(void **state)
     assert_int_equal(fixture->gone, 1);
 }
 
+/* A peer that takes a little now and then holds what it is sent no longer than it asked to. */
+static void test_a_payload_that_trickles(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rpc_identity server = server_identity();
+    struct rpc_identity client = client_identity();
+    struct rpc_options options = {.socket = {.send_buffer = 64 * 1024},
+                                  .hello_timeout_ms = 2000,
+                                  .progress_timeout_ms = 400};
+    struct frame_header header = {
+        .kind = FRAME_REQUEST, .type = WIRE_read, .request_id = 1 << 10, .deadline_ms = 50};
+    struct wire_read_item item = {.length = MEMORY_SIZE, .size = MEMORY_SIZE};
+    struct wire_read_req read = {.items = &item, .items_count = 1};
+    struct writer writer;
+    uint8_t body[128];
+    uint8_t sink[64 * 1024];
+    struct iovec iov = {.iov_base = sink, .iov_len = sizeof sink};
+    struct raw raw;
+    size_t taken = 0;
+
+    start(fixture, &server, &client, &options);
+    raw_greet(&raw, fixture);
+    raw.deaf = true;
+    writer_init(&writer, body, sizeof body, 1);
+    assert_int_equal(wire_request_encode(WIRE_read, &read, &writer), SNOW_OK);
+    make_frame(&raw, header, body, writer_size(&writer));
+    raw_send(&raw, raw.frame, raw.frame_size);
+    while (fixture->sent == 0) {
+        uint64_t until_ns = env_now_ns(fixture->env) + 20 * NS_PER_MS;
+        ssize_t got = env_conn_receive(raw.conn, &iov, 1);
+
+        taken += got > 0 ? (size_t)got : 0;
+        while (env_now_ns(fixture->env) < until_ns)
+            env_loop_turn(fixture->loop, NS_PER_MS, 0);
+    }
+    assert_true(taken < MEMORY_SIZE);
+    assert_int_equal(counter(fixture->server, "stalls"), 1);
+    env_conn_close(raw.conn, true);
+}
+
 /* Replies that are not taken stop the reading of requests, until they are. */
 static void test_a_deaf_peer_is_not_read(void **state)
 {
@@ -452,6 +492,7 @@ int main(void)
         RAW_TEST(test_unknown_types_are_answered),
         RAW_TEST(test_frames_in_small_pieces),
         BARE_TEST(test_a_payload_that_stands_still),
+        BARE_TEST(test_a_payload_that_trickles),
         RAW_TEST(test_a_deaf_peer_is_not_read),
         RAW_TEST(test_a_deaf_peer_is_not_served),
         RAW_TEST(test_random_bytes),
