@@ -6,6 +6,8 @@
 #define HUGE_PAGE (2 * MIB)
 #define LISTEN_TIMEOUT_MS 5000
 
+_Static_assert(LIMIT_SEGMENT_SIZE == 1 * TIB, "the range of option memory ends there");
+
 /* ---- what arrives ---- */
 
 static enum snow_status on_hello(void *owner, struct rpc_conn *conn,
