@@ -466,6 +466,10 @@ static enum snow_status open_core(struct master *master, const struct core_optio
             *reason = "the state file is damaged: restore it, or remove it and give up its cluster";
             status = master_state_read(master->env, master->options.state_dir, &arena, &state);
         }
+        if (status == SNOW_OK && state.term >= WIRE_TERM_MAX) {
+            *reason = "all terms are used up: begin a new cluster with an empty state folder";
+            status = SNOW_INVALID;
+        }
     }
     if (status == SNOW_OK || status == SNOW_NOT_FOUND) {
         struct core_start start = {.cluster = state.cluster,
