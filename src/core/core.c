@@ -155,7 +155,9 @@ static void session_message(struct core *core, const struct core_input *input)
     request_handler handler = handler_of(input->type);
     uint32_t session = 0;
 
-    if (core_session_find(core, input->from, &session) == NULL) {
+    const struct session *sender = core_session_find(core, input->from, &session);
+
+    if (sender == NULL || !sender->linked) {
         if (is_request(input->type))
             core_fail(core, input->token, input->type, SNOW_GONE);
     } else if (handler != NULL) {

@@ -41,7 +41,7 @@ static int by_position(const void *a, const void *b)
 
 static void sort_entries(struct read *read)
 {
-    if (!read->sorted)
+    if (!read->sorted && read->count > 0)
         qsort(read->entries, read->count, sizeof(*read->entries), by_position);
     read->sorted = true;
 }
