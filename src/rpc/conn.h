@@ -297,4 +297,7 @@ static inline void *rpc_slots_at(const struct rpc_slots *slots, uint64_t id)
 }
 void rpc_slots_deinit(struct rpc_slots *slots);
 
+/* A frame of the peer carries this term: ours is at least as high from now on. */
+void rpc_conn_term(struct rpc_conn *conn, uint32_t term);
+
 #endif

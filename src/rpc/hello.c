@@ -178,8 +178,7 @@ void rpc_hello_request(struct rpc_conn *conn, const struct frame_header *header,
     enum snow_status status = check(rpc, hello, &reply);
 
     if (status == SNOW_OK && rpc->service->on_hello != NULL) {
-        if (header->term > rpc->identity.term)
-            rpc->identity.term = header->term;
+        rpc_conn_term(conn, header->term);
         reply.term = rpc->identity.term;
         status = rpc->service->on_hello(rpc->owner, conn, hello, &reply);
         if (status != SNOW_OK)

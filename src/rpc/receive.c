@@ -66,8 +66,7 @@ static void handle_oneway(struct rpc_conn *conn, const struct frame_header *head
 
 static void handle_open(struct rpc_conn *conn, const struct frame_header *header, struct bytes body)
 {
-    if (header->term > conn->rpc->identity.term)
-        conn->rpc->identity.term = header->term;
+    rpc_conn_term(conn, header->term);
     switch (header->kind) {
     case FRAME_REQUEST:
         rpc_request_arrived(conn, header, body);

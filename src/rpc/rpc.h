@@ -41,7 +41,7 @@ struct rpc_identity {
     uint64_t features;    /* bits we speak */
     uint64_t cluster;     /* 0: learn it from the first master */
     uint64_t incarnation; /* of this node, 0 for others */
-    uint32_t term;        /* highest term seen; raised by every frame of a peer */
+    uint32_t term;        /* highest term seen; raised by frames of peers, clients apart */
     struct bytes token;   /* cluster token; must be equal on both sides */
     struct bytes name;
 };
