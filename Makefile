@@ -4,8 +4,7 @@
 
 SECONDS ?= 60
 FUZZERS = $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.c)))
-# ninja decides by itself how much runs at once: `make -j` would offer it a job server that it can not reach.
-PRESET = cmake --preset $(1) >/dev/null && MAKEFLAGS= ninja -C build/$(1) --quiet
+PRESET = cmake --preset $(1) >/dev/null && ninja -C build/$(1) --quiet
 
 deps:
 	@tools/deps

@@ -63,6 +63,10 @@ static enum snow_status parse_flag(struct conf *conf, const char *flag, const ch
     if (take_builtin(conf, name, value, equals != NULL, used))
         return SNOW_OK;
     *used = 1;
+    if (bytes_equal(name, bytes_of_string("config"))) {
+        text_add(conf->error, "%s: a value must follow", place);
+        return SNOW_INVALID;
+    }
     enum snow_status status = conf_slot_find(conf, NULL, name, true, &source, &slot);
     if (status != SNOW_OK)
         return status;

@@ -48,7 +48,7 @@ static void tell_unknown(struct conf *conf, const char *module, struct bytes nam
                          const struct conf_source *source)
 {
     const char *nearest = NULL;
-    size_t best = name.size / 3 + 2; /* farther is another word */
+    size_t best = name.size <= 3 ? 2 : name.size / 3 + 2; /* as far as this: another word */
 
     for (uint32_t i = 0; i < conf->slot_count; i++) {
         const struct conf_slot *slot = &conf->slots[i];
@@ -66,6 +66,22 @@ static void tell_unknown(struct conf *conf, const char *module, struct bytes nam
     text_add_bytes(conf->error, name, CONF_NAME_SIZE);
     if (nearest != NULL)
         text_add(conf->error, "; did you mean %s?", nearest);
+}
+
+static void tell_shared(struct conf *conf, struct bytes name, const struct conf_source *source)
+{
+    const char *before = "";
+
+    text_add(conf->error,
+             "%s: several modules have this option; put the module before it: ", source->place);
+    for (uint32_t i = 0; i < conf->slot_count; i++) {
+        const struct conf_slot *slot = &conf->slots[i];
+
+        if (slot->options == NULL || !name_is(name, NULL, slot->option->name))
+            continue;
+        text_add(conf->error, "%s%s_%s", before, slot->table->module, slot->option->name);
+        before = " or ";
+    }
 }
 
 enum snow_status conf_slot_find(struct conf *conf, const char *module, struct bytes name,
@@ -98,9 +114,7 @@ enum snow_status conf_slot_find(struct conf *conf, const char *module, struct by
         }
     }
     if (used_count > 1) {
-        text_add(conf->error,
-                 "%s: several modules have an option %s; put the module before it: %s_%s",
-                 source->place, used->option->name, used->table->module, used->option->name);
+        tell_shared(conf, name, source);
         return SNOW_INVALID;
     }
     if (used_count + idle_count == 0) {

@@ -127,6 +127,7 @@ static void test_flag_errors(void **state)
     } cases[] = {
         {{"snowskin", "--wiat=1s"}, "--wiat: no option \"wiat\"; did you mean wait?"},
         {{"snowskin", "--qqqqqqqq"}, "--qqqqqqqq: no option \"qqqqqqqq\""},
+        {{"snowskin", "--bok=1"}, "--bok: no option \"bok\""},
         {{"snowskin", "--wait=2"}, "--wait: wait can not be \"2\"; allowed: 1ms to 1h"},
         {{"snowskin", "--wait=2h"}, "--wait: wait can not be \"2h\"; allowed: 1ms to 1h"},
         {{"snowskin", "--room=99999999999999999999k"},
@@ -137,8 +138,9 @@ static void test_flag_errors(void **state)
         {{"snowskin", "--eager=7"}, "--eager: eager can not be \"7\"; allowed: true or false"},
         {{"snowskin", "-w"}, "-w: flags begin with two dashes"},
         {{"snowskin", "--listen=x"},
-         "--listen: several modules have an option listen; put the "
-         "module before it: other_listen"},
+         "--listen: several modules have this option; put the "
+         "module before it: sample_listen or other_listen"},
+        {{"snowskin", "--config"}, "--config: a value must follow"},
         {{"snowskin", "--other-listen=01234567890123456"},
          "--other-listen: listen can not be \"01234567890123456\"; allowed: 0 to 16 bytes"},
     };
