@@ -460,8 +460,9 @@ static enum snow_status open_core(struct master *master, const struct core_optio
 
     arena_init(&arena, 1 * MIB);
     if (master->options.state_dir[0] != 0) {
-        *reason = "another master uses the state folder, or it can not be made";
         status = env_dir_lock(master->env, master->options.state_dir);
+        *reason = status == SNOW_IN_USE ? "another master uses the state folder"
+                                        : "the state folder can not be made, or is no folder";
         if (status == SNOW_OK) {
             *reason = "the state file is damaged: restore it, or remove it and give up its cluster";
             status = master_state_read(master->env, master->options.state_dir, &arena, &state);

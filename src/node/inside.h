@@ -54,6 +54,7 @@ struct node {
     struct list freed;            /* struct freed_note */
     struct hash128 secret;        /* of grants */
     bool has_secret;
+    enum snow_status told; /* why the master is out of reach, as the log says; OK: it is not */
     bool telling;          /* an inventory is under way */
     uint32_t tell_segment; /* next slot to tell */
     uint32_t tell_slot;

@@ -16,6 +16,7 @@
 
 #include <stdlib.h>
 
+#define REASON_BYTES 96 /* of what a master says against us, in the log */
 #define MOUNT_RETRY_NS (200 * NS_PER_MS)
 #define CALL_NS (30 * NS_PER_S)
 #define ROW_BYTES 128u                            /* of an encoded row without its key, at most */
@@ -87,6 +88,7 @@ static void on_told(struct rpc_call *call, enum snow_status status, const void *
     }
     node->telling = false;
     set_mounted(node, true);
+    node->told = SNOW_OK;
     obs_log_write(node->log, OBS_INFO, "node", "mounted", "number=%u master=%s", node->number,
                   node->options.master);
 }
@@ -212,10 +214,16 @@ static void on_down(struct rpc_peer *peer, enum snow_status status)
 static void on_failed(struct rpc_peer *peer, enum snow_status status, struct bytes reason)
 {
     struct node *node = list_entry(peer, struct node, master);
+    enum obs_level level = status == SNOW_REFUSED ? OBS_WARNING : OBS_INFO;
+    char shown[4 * REASON_BYTES + 16];
+    struct text text;
 
-    obs_log_write(node->log, status == SNOW_REFUSED ? OBS_WARNING : OBS_DEBUG, "node",
+    text_init(&text, shown, sizeof(shown));
+    text_add_bytes(&text, reason, REASON_BYTES);
+    obs_log_write(node->log, status == node->told ? OBS_DEBUG : level, "node",
                   "can not reach the master", "address=%s status=%s reason=%s",
-                  node->options.master, snow_status_name(status), obs_quoted(reason).text);
+                  node->options.master, snow_status_name(status), shown);
+    node->told = status;
 }
 
 /* ---- forgetting ---- */
