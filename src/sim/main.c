@@ -22,8 +22,8 @@ struct arguments {
 };
 
 static const char usage[] =
-    "Usage: snowsim [--seed N | --seeds COUNT] [--scenario NAME] [--plant NAME] [--verbose] "
-    "[--probes]\n\n"
+    "Usage: snowsim [--seed N | --seeds COUNT [--from N]] [--scenario NAME] [--plant NAME]\n"
+    "               [--verbose] [--probes]\n\n"
     "Runs whole clusters on virtual time, each from one seed.  Same seed, same run.\n"
     "  --seed N         run this seed alone\n"
     "  --seeds COUNT    run this many seeds, from --from on (default 1)\n"
@@ -40,7 +40,7 @@ static bool take_number(const char *text, uint64_t *number)
 
     errno = 0;
     *number = strtoull(text, &end, 10);
-    return errno == 0 && end != text && *end == 0;
+    return errno == 0 && text[0] >= '0' && text[0] <= '9' && *end == 0;
 }
 
 static bool find_plant(const char *name, fault_set *faults)
@@ -76,7 +76,8 @@ static bool take_option(struct arguments *arguments, const char *name, const cha
         arguments->seeds = 1;
     else if (strcmp(name, "--from") == 0 && take_number(value, &arguments->seed))
         ;
-    else if (strcmp(name, "--seeds") == 0 && take_number(value, &arguments->seeds))
+    else if (strcmp(name, "--seeds") == 0 && take_number(value, &arguments->seeds) &&
+             arguments->seeds > 0)
         ;
     else if (strcmp(name, "--scenario") == 0)
         arguments->scenario = value;
