@@ -48,3 +48,6 @@ reference:
 
 clean:
 	rm -rf build
+
+# ninja decides by itself how much runs at once: `make -j` would give it a job server that is closed.
+unexport MAKEFLAGS
