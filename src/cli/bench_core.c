@@ -182,7 +182,7 @@ static double look_up(struct bench *bench, uint64_t objects)
 
 static void print_result(const struct cli *cli, double rate, double bytes)
 {
-    if (cli->options.json) {
+    if (cli->bench.json) {
         json_t *row = json_pack("{s:s, s:I, s:f, s:f}", "op", "core", "objects",
                                 (json_int_t)cli->bench.objects, "keys_per_s", rate,
                                 "bytes_per_object", bytes);

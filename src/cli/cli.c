@@ -15,10 +15,9 @@ void cli_error(const struct cli *cli, const char *format, ...)
     fputc('\n', stderr);
 }
 
-struct snow_client *cli_client_open(const struct cli *cli)
+int cli_client_open(const struct cli *cli, struct snow_client **client)
 {
     struct snow_options options;
-    struct snow_client *client = NULL;
     const char *reason = "";
     enum snow_status status;
 
@@ -26,11 +25,37 @@ struct snow_client *cli_client_open(const struct cli *cli)
     options.master = cli->options.master;
     options.token = cli->options.token;
     options.deadline_ms = (uint32_t)(cli->options.deadline_ns / NS_PER_MS);
-    status = snow_open(&options, &client, &reason);
+    status = snow_open(&options, client, &reason);
     if (status == SNOW_OK)
-        return client;
-    cli_error(cli, "master %s: %s (%s)", options.master, reason, snow_status_name(status));
-    return NULL;
+        return CLI_DONE;
+    *client = NULL;
+    cli_error(cli, "--master %s: %s (%s)", options.master, reason, snow_status_name(status));
+    return status == SNOW_INVALID ? CLI_USAGE : CLI_FAILED;
+}
+
+bool cli_core_is_valid(const struct cli *cli)
+{
+    if (cli->core.lease_min_ns > cli->core.lease_max_ns)
+        cli_error(cli, "--lease-min is longer than --lease-max");
+    else if (cli->core.suspect_after_ns >= cli->core.dead_after_ns)
+        cli_error(cli, "--dead-after is no longer than --suspect-after");
+    else
+        return true;
+    return false;
+}
+
+const char *cli_file_text(enum snow_status status)
+{
+    switch (status) {
+    case SNOW_NOT_FOUND:
+        return "no such file";
+    case SNOW_INVALID:
+        return "can not be read: it is a folder, or not for this user";
+    case SNOW_LIMIT:
+        return "too large";
+    default:
+        return snow_status_text(status);
+    }
 }
 
 const char *cli_bytes_text(uint64_t bytes, char *text)

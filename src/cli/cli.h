@@ -23,8 +23,23 @@ enum cli_use {
     USE_NODE = 4,
     USE_CLI = 8,
     USE_REPLAY = 16,
-    USE_BENCH = 32
+    USE_BENCH = 32,
+    USE_PUT = 64,
+    USE_PIN = 128,
+    USE_RM = 256
 };
+
+/* Every table of options: MODULE(use, table, field of struct cli). */
+#define CLI_MODULES(MODULE) \
+    MODULE(USE_MASTER, master_options_table, master) \
+    MODULE(USE_CORE, master_core_options_table, core) \
+    MODULE(USE_NODE, node_options_table, node) \
+    MODULE(USE_CLI, cli_options_table, options) \
+    MODULE(USE_PUT, cli_put_options_table, put) \
+    MODULE(USE_PIN, cli_pin_options_table, pin) \
+    MODULE(USE_RM, cli_rm_options_table, rm) \
+    MODULE(USE_REPLAY, cli_replay_options_table, replay) \
+    MODULE(USE_BENCH, cli_bench_options_table, bench)
 
 struct cli {
     struct env *env;
@@ -38,6 +53,10 @@ struct cli {
     struct node_options node;
     struct cli_options options;
     bool master_given; /* --master was, in one way or another */
+    struct put_options put;
+    struct pin_options pin;
+    bool pin_given;
+    struct rm_options rm;
     struct replay_options replay;
     struct bench_options bench;
 };
@@ -46,8 +65,14 @@ struct cli {
 void cli_error(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Opens a client of the cluster that the options name; tells why not and returns NULL. */
-struct snow_client *cli_client_open(const struct cli *cli);
+/* Opens a client of the cluster that the options name: CLI_DONE; else tells why not. */
+int cli_client_open(const struct cli *cli, struct snow_client **client);
+
+/* Options of the core that contradict each other: told, false. */
+bool cli_core_is_valid(const struct cli *cli);
+
+/* What is wrong with a file that env_file_read could not read. */
+const char *cli_file_text(enum snow_status status);
 
 /* "3.2 GiB" into text of at least 32 bytes. */
 const char *cli_bytes_text(uint64_t bytes, char *text);

@@ -76,7 +76,7 @@ static bool read_config(struct cli *cli, struct conf *conf)
     enum snow_status status = env_file_read(cli->env, conf->config, CONFIG_SIZE_MAX, &data, &size);
 
     if (status != SNOW_OK) {
-        cli_error(cli, "--config %s: %s", conf->config, snow_status_text(status));
+        cli_error(cli, "--config %s: %s", conf->config, cli_file_text(status));
         return false;
     }
     status = conf_parse_yaml(conf, conf->config, bytes_of(data, size));
@@ -89,12 +89,9 @@ static int parse(struct cli *cli, const struct command *command, struct conf *co
 {
     uint32_t uses = command->uses;
     struct conf_module modules[] = {
-        {master_options_table(), uses & USE_MASTER ? &cli->master : NULL},
-        {master_core_options_table(), uses & USE_CORE ? &cli->core : NULL},
-        {node_options_table(), uses & USE_NODE ? &cli->node : NULL},
-        {cli_options_table(), uses & USE_CLI ? &cli->options : NULL},
-        {cli_replay_options_table(), uses & USE_REPLAY ? &cli->replay : NULL},
-        {cli_bench_options_table(), uses & USE_BENCH ? &cli->bench : NULL},
+#define MODULE(use, table, field) {table(), uses & (use) ? &cli->field : NULL},
+        CLI_MODULES(MODULE)
+#undef MODULE
     };
 
     if (conf_init(conf, modules, sizeof(modules) / sizeof(modules[0]), arena, error) != SNOW_OK ||
@@ -130,18 +127,16 @@ static int run(const struct command *command, int argc, char **argv)
     if (cli.env == NULL)
         return CLI_FAILED;
     obs_log_init(&cli.log, OBS_INFO, on_line, wall_ms, cli.env);
-    conf_defaults(master_options_table(), &cli.master);
-    conf_defaults(master_core_options_table(), &cli.core);
-    conf_defaults(node_options_table(), &cli.node);
-    conf_defaults(cli_options_table(), &cli.options);
-    conf_defaults(cli_replay_options_table(), &cli.replay);
-    conf_defaults(cli_bench_options_table(), &cli.bench);
+#define MODULE(use, table, field) conf_defaults(table(), &cli.field);
+    CLI_MODULES(MODULE)
+#undef MODULE
     result = parse(&cli, command, &conf, &argc, argv, &arena, &error);
     if (result == CLI_DONE && conf.help) {
         print_help(command, &conf);
     } else if (result == CLI_DONE) {
         cli.arguments = argv + 1;
         cli.master_given = conf_is_given(&conf, "cli", "master");
+        cli.pin_given = conf_is_given(&conf, "pin", "pin");
         cli.argument_count = argc - 1;
         result = command->run(&cli);
     }
@@ -156,7 +151,8 @@ int main(int argc, char **argv)
         print_commands(stderr);
         return CLI_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         print_commands(stdout);
         return CLI_DONE;
     }

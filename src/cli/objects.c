@@ -1,6 +1,8 @@
 /* put, get, exists, ls, stat, rm, pin: what a person does with objects. */
 #include "cli/cli.h"
 
+#include "base/limits.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -33,18 +35,43 @@ static void print_json(json_t *json)
     json_decref(json);
 }
 
-/* Keys are bytes: those that are no UTF-8 are shown with the offending ones replaced. */
-static json_t *json_key(struct snow_key key)
+/* An object with the key as "key".  Keys are bytes: one that is no UTF-8 is null there, and its
+ * bytes are "key_hex". */
+static json_t *json_row(struct snow_key key)
 {
+    json_t *row = json_object();
     json_t *text = json_stringn(key.at, key.size);
-    char shown[512];
-    struct text builder;
+    char hex[2 * LIMIT_KEY_SIZE + 1];
 
+    json_object_set_new(row, "key", text == NULL ? json_null() : text);
     if (text != NULL)
-        return text;
-    text_init(&builder, shown, sizeof(shown));
-    text_add_bytes(&builder, bytes_of(key.at, key.size), 200);
-    return json_string(shown);
+        return row;
+    for (size_t i = 0; i < key.size && i < LIMIT_KEY_SIZE; i++)
+        snprintf(hex + 2 * i, 3, "%02x", ((const uint8_t *)key.at)[i]);
+    json_object_set_new(row, "key_hex", json_string(hex));
+    return row;
+}
+
+static json_t *json_row_status(struct snow_key key, enum snow_status status)
+{
+    json_t *row = json_row(key);
+
+    json_object_set_new(row, "status", json_string(snow_status_name(status)));
+    return row;
+}
+
+/* The command's arguments up to `count` can be keys; told if not. */
+static bool keys_are_valid(const struct cli *cli, int count)
+{
+    for (int i = 0; i < count; i++) {
+        size_t size = strlen(cli->arguments[i]);
+
+        if (size >= 1 && size <= LIMIT_KEY_SIZE)
+            continue;
+        cli_error(cli, "KEY of %zu bytes: a key has 1 to %u bytes", size, LIMIT_KEY_SIZE);
+        return false;
+    }
+    return true;
 }
 
 /* ---- put, get ---- */
@@ -64,6 +91,7 @@ static bool read_all(const struct cli *cli, const char *name, uint8_t **data, si
         if (*size == room) {
             uint8_t *grown = realloc(*data, room + FILE_STEP + room / 2);
 
+            errno = ENOMEM;
             if (grown == NULL)
                 break;
             *data = grown;
@@ -77,11 +105,41 @@ static bool read_all(const struct cli *cli, const char *name, uint8_t **data, si
     }
     bool whole = feof(file) && !ferror(file);
 
+    if (!whole)
+        cli_error(cli, "%s: %s", name == NULL ? "standard input" : name, strerror(errno));
     if (name != NULL)
         fclose(file);
-    if (!whole)
-        cli_error(cli, "%s: can not be read whole", name == NULL ? "standard input" : name);
     return whole;
+}
+
+/* A soft pin alone has an end. */
+static bool pin_is_valid(const struct cli *cli)
+{
+    if (cli->pin.pin_for_ns == 0 || cli->pin.pin == SNOW_PIN_SOFT)
+        return true;
+    cli_error(cli, "--pin-for: only with --pin soft");
+    return false;
+}
+
+static int put_one(const struct cli *cli, struct snow_client *client, struct snow_put *put)
+{
+    const char *name = cli->arguments[0];
+    int result;
+
+    snow_put(client, put, 1, NULL);
+    result = told(cli, name, put->status);
+    if (cli->options.json) {
+        json_t *row = json_row_status(put->key, put->status);
+
+        json_object_set_new(row, "copies_missing", json_integer(put->shortfall));
+        print_json(row);
+    } else if (result == CLI_DONE) {
+        if (put->status != SNOW_OK)
+            cli_error(cli, "%s: %s", name, snow_status_text(put->status));
+        if (put->shortfall > 0)
+            cli_error(cli, "%s: stored, but in %u fewer copies than asked", name, put->shortfall);
+    }
+    return result;
 }
 
 int command_put(struct cli *cli)
@@ -89,24 +147,21 @@ int command_put(struct cli *cli)
     const char *name = cli->argument_count > 1 ? cli->arguments[1] : NULL;
     struct snow_put put = {.key = key_of(cli->arguments[0]),
                            .depth = SNOW_DEPTH_UNKNOWN,
-                           .replicas = (uint8_t)cli->options.copies,
-                           .pin = (uint8_t)cli->options.pin,
-                           .pin_ms = (uint32_t)(cli->options.pin_for_ns / NS_PER_MS),
-                           .replace = cli->options.replace};
+                           .replicas = (uint8_t)cli->put.copies,
+                           .pin = (uint8_t)cli->pin.pin,
+                           .pin_ms = (uint32_t)(cli->pin.pin_for_ns / NS_PER_MS),
+                           .replace = cli->put.replace};
+    struct snow_client *client;
     uint8_t *data;
     int result = CLI_FAILED;
 
+    if (!keys_are_valid(cli, 1) || !pin_is_valid(cli))
+        return CLI_USAGE;
     if (read_all(cli, name, &data, &put.size)) {
-        struct snow_client *client = cli_client_open(cli);
-
         put.from = data;
-        if (client != NULL) {
-            snow_put(client, &put, 1, NULL);
-            result = told(cli, cli->arguments[0], put.status);
-            if (result == CLI_DONE && put.status != SNOW_OK)
-                cli_error(cli, "%s: %s", cli->arguments[0], snow_status_text(put.status));
-            if (result == CLI_DONE && put.shortfall > 0)
-                cli_error(cli, "%s: %u copies fewer than asked", cli->arguments[0], put.shortfall);
+        result = cli_client_open(cli, &client);
+        if (result == CLI_DONE) {
+            result = put_one(cli, client, &put);
             snow_close(client);
         }
     }
@@ -133,17 +188,30 @@ static int write_all(const struct cli *cli, const char *name, const void *data, 
 
 int command_get(struct cli *cli)
 {
+    const char *name = cli->argument_count > 1 ? cli->arguments[1] : NULL;
     struct snow_get get = {.key = key_of(cli->arguments[0])};
-    struct snow_client *client = cli_client_open(cli);
+    struct snow_client *client;
     int result;
 
-    if (client == NULL)
-        return CLI_FAILED;
+    if (!keys_are_valid(cli, 1))
+        return CLI_USAGE;
+    if (cli->options.json && name == NULL) {
+        cli_error(cli, "--json: name a FILE too, or the object's bytes go to standard output");
+        return CLI_USAGE;
+    }
+    result = cli_client_open(cli, &client);
+    if (result != CLI_DONE)
+        return result;
     snow_get(client, &get, 1, NULL);
     result = told(cli, cli->arguments[0], get.status);
     if (result == CLI_DONE)
-        result =
-            write_all(cli, cli->argument_count > 1 ? cli->arguments[1] : NULL, get.to, get.size);
+        result = write_all(cli, name, get.to, get.size);
+    if (cli->options.json) {
+        json_t *row = json_row_status(get.key, get.status);
+
+        json_object_set_new(row, "size", json_integer((json_int_t)get.size));
+        print_json(row);
+    }
     snow_free(get.to);
     snow_close(client);
     return result;
@@ -151,38 +219,52 @@ int command_get(struct cli *cli)
 
 /* ---- exists ---- */
 
-int command_exists(struct cli *cli)
+static int tell_found(const struct cli *cli, const struct snow_stat *items, size_t count)
 {
-    size_t count = (size_t)cli->argument_count;
-    struct snow_stat *items = calloc(count, sizeof(*items));
-    struct snow_client *client = items == NULL ? NULL : cli_client_open(cli);
     json_t *rows = json_array();
-    int result = client == NULL ? CLI_FAILED : CLI_DONE;
+    int result = CLI_DONE;
 
-    for (size_t i = 0; i < count && client != NULL; i++)
-        items[i].key = key_of(cli->arguments[i]);
-    if (client != NULL)
-        snow_exists(client, items, count, NULL);
-    for (size_t i = 0; i < count && client != NULL; i++) {
+    for (size_t i = 0; i < count; i++) {
         bool there = items[i].status == SNOW_OK;
 
         if (!there)
             result = CLI_FAILED;
-        if (cli->options.json)
-            json_array_append_new(rows, json_pack("{s:o, s:b, s:s}", "key", json_key(items[i].key),
-                                                  "exists", there, "status",
-                                                  snow_status_name(items[i].status)));
-        else
+        if (cli->options.json) {
+            json_t *row = json_row_status(items[i].key, items[i].status);
+
+            json_object_set_new(row, "exists", json_boolean(there));
+            json_array_append_new(rows, row);
+        } else if (there || items[i].status == SNOW_NOT_FOUND) {
             printf("%s %s\n", there ? "yes" : "no ", cli->arguments[i]);
+        }
         if (!there && items[i].status != SNOW_NOT_FOUND)
             told(cli, cli->arguments[i], items[i].status);
     }
-    if (cli->options.json && client != NULL)
+    if (cli->options.json)
         print_json(rows);
     else
         json_decref(rows);
-    if (client != NULL)
+    return result;
+}
+
+int command_exists(struct cli *cli)
+{
+    size_t count = (size_t)cli->argument_count;
+    struct snow_stat *items;
+    struct snow_client *client;
+    int result;
+
+    if (!keys_are_valid(cli, cli->argument_count))
+        return CLI_USAGE;
+    items = calloc(count, sizeof(*items));
+    result = items == NULL ? CLI_FAILED : cli_client_open(cli, &client);
+    if (result == CLI_DONE) {
+        for (size_t i = 0; i < count; i++)
+            items[i].key = key_of(cli->arguments[i]);
+        snow_exists(client, items, count, NULL);
+        result = tell_found(cli, items, count);
         snow_close(client);
+    }
     free(items);
     return result;
 }
@@ -199,28 +281,34 @@ static int list_row(void *owner, const struct snow_listed *row)
     const struct cli *cli = owner;
 
     if (cli->options.json) {
-        print_json(json_pack("{s:o, s:I, s:I, s:i, s:i, s:s}", "key", json_key(row->key), "size",
-                             (json_int_t)row->size, "gen", (json_int_t)row->gen, "copies",
-                             (int)row->copies, "uses", (int)row->uses, "pin", pin_name(row->pin)));
+        json_t *shown = json_row(row->key);
+
+        json_object_update_new(shown,
+                               json_pack("{s:I, s:I, s:i, s:i, s:s}", "size", (json_int_t)row->size,
+                                         "gen", (json_int_t)row->gen, "copies", (int)row->copies,
+                                         "uses", (int)row->uses, "pin", pin_name(row->pin)));
+        print_json(shown);
     } else {
         char shown[4200];
         struct text text;
 
         text_init(&text, shown, sizeof(shown));
         text_add_bytes(&text, bytes_of(row->key.at, row->key.size), 1000);
-        printf("%12" PRIu64 "  %u  %-4s  %s\n", row->size, row->copies, pin_name(row->pin), shown);
+        printf("%12" PRIu64 "  %6u %-4s %s\n", row->size, row->copies, pin_name(row->pin), shown);
     }
     return ferror(stdout);
 }
 
 int command_ls(struct cli *cli)
 {
-    struct snow_client *client = cli_client_open(cli);
     const char *prefix = cli->argument_count > 0 ? cli->arguments[0] : "";
-    int result;
+    struct snow_client *client;
+    int result = cli_client_open(cli, &client);
 
-    if (client == NULL)
-        return CLI_FAILED;
+    if (result != CLI_DONE)
+        return result;
+    if (!cli->options.json && env_is_terminal(1))
+        printf("%12s  %s %-4s %s\n", "bytes", "copies", "pin", "key");
     result = told(cli, "list", snow_list(client, key_of(prefix), list_row, cli, NULL));
     snow_close(client);
     return result;
@@ -287,23 +375,30 @@ static int stat_object(struct cli *cli, struct snow_client *client)
     snow_exists(client, &item, 1, NULL);
     if (told(cli, cli->arguments[0], item.status) != CLI_DONE)
         return CLI_FAILED;
-    if (cli->options.json)
-        print_json(json_pack("{s:o, s:I, s:I, s:s}", "key", json_key(item.key), "size",
-                             (json_int_t)item.size, "gen", (json_int_t)item.gen, "pin",
-                             pin_name(item.pin)));
-    else
+    if (cli->options.json) {
+        json_t *row = json_row(item.key);
+
+        json_object_update_new(row,
+                               json_pack("{s:I, s:I, s:s}", "size", (json_int_t)item.size, "gen",
+                                         (json_int_t)item.gen, "pin", pin_name(item.pin)));
+        print_json(row);
+    } else {
         printf("size %" PRIu64 "\ngen  %" PRIu64 "\npin  %s\n", item.size, item.gen,
                pin_name(item.pin));
+    }
     return CLI_DONE;
 }
 
 int command_stat(struct cli *cli)
 {
-    struct snow_client *client = cli_client_open(cli);
+    struct snow_client *client;
     int result;
 
-    if (client == NULL)
-        return CLI_FAILED;
+    if (!keys_are_valid(cli, cli->argument_count))
+        return CLI_USAGE;
+    result = cli_client_open(cli, &client);
+    if (result != CLI_DONE)
+        return result;
     result = cli->argument_count > 0 ? stat_object(cli, client) : stat_cluster(cli, client);
     snow_close(client);
     return result;
@@ -313,17 +408,17 @@ int command_stat(struct cli *cli)
 
 static int remove_match(struct cli *cli, struct snow_client *client)
 {
-    struct snow_call call = {.flags = cli->options.force ? SNOW_CALL_FORCE : 0};
+    struct snow_call call = {.flags = cli->rm.force ? SNOW_CALL_FORCE : 0};
     const char *pattern = cli->argument_count > 0 ? cli->arguments[0] : "";
-    enum snow_match match = cli->options.all      ? SNOW_MATCH_ALL
-                            : cli->options.prefix ? SNOW_MATCH_PREFIX
-                                                  : SNOW_MATCH_REGEX;
+    enum snow_match match = cli->rm.all      ? SNOW_MATCH_ALL
+                            : cli->rm.prefix ? SNOW_MATCH_PREFIX
+                                             : SNOW_MATCH_REGEX;
     struct snow_matched matched = {0};
     enum snow_status status = snow_remove_match(client, match, key_of(pattern), &call, &matched);
 
     if (status == SNOW_INVALID && matched.reason[0] != 0) {
         cli_error(cli, "%s: %s", pattern, matched.reason);
-        return CLI_FAILED;
+        return CLI_USAGE;
     }
     if (told(cli, "remove", status) != CLI_DONE)
         return CLI_FAILED;
@@ -337,10 +432,27 @@ static int remove_match(struct cli *cli, struct snow_client *client)
     return CLI_DONE;
 }
 
+static int tell_items(const struct cli *cli, const struct snow_item *items, size_t count)
+{
+    json_t *rows = json_array();
+    int result = CLI_DONE;
+
+    for (size_t i = 0; i < count; i++) {
+        if (told(cli, cli->arguments[i], items[i].status) != CLI_DONE)
+            result = CLI_FAILED;
+        json_array_append_new(rows, json_row_status(items[i].key, items[i].status));
+    }
+    if (cli->options.json)
+        print_json(rows);
+    else
+        json_decref(rows);
+    return result;
+}
+
 static int for_keys(struct cli *cli, struct snow_client *client, bool remove)
 {
     size_t count = (size_t)cli->argument_count;
-    struct snow_call call = {.flags = cli->options.force ? SNOW_CALL_FORCE : 0};
+    struct snow_call call = {.flags = cli->rm.force ? SNOW_CALL_FORCE : 0};
     struct snow_item *items = calloc(count, sizeof(*items));
     int result = items == NULL ? CLI_FAILED : CLI_DONE;
 
@@ -349,31 +461,35 @@ static int for_keys(struct cli *cli, struct snow_client *client, bool remove)
     if (items != NULL && remove)
         snow_remove(client, items, count, &call);
     else if (items != NULL)
-        snow_pin(client, items, count, (enum snow_pin)cli->options.pin,
-                 (uint32_t)(cli->options.pin_for_ns / NS_PER_MS), &call);
-    for (size_t i = 0; i < count && items != NULL; i++) {
-        if (told(cli, cli->arguments[i], items[i].status) != CLI_DONE)
-            result = CLI_FAILED;
-    }
+        snow_pin(client, items, count, (enum snow_pin)cli->pin.pin,
+                 (uint32_t)(cli->pin.pin_for_ns / NS_PER_MS), &call);
+    if (items != NULL)
+        result = tell_items(cli, items, count);
     free(items);
     return result;
 }
 
 int command_rm(struct cli *cli)
 {
-    bool match = cli->options.all || cli->options.prefix || cli->options.regex;
+    bool match = cli->rm.all || cli->rm.prefix || cli->rm.regex;
     struct snow_client *client;
     int result;
 
-    if (cli->options.all + cli->options.prefix + cli->options.regex > 1 ||
-        (cli->options.all && cli->argument_count > 0) ||
-        (!cli->options.all && cli->argument_count == 0) || (match && cli->argument_count > 1)) {
+    if (cli->rm.all + cli->rm.prefix + cli->rm.regex > 1 ||
+        (cli->rm.all && cli->argument_count > 0) || (!cli->rm.all && cli->argument_count == 0) ||
+        (match && cli->argument_count > 1)) {
         cli_error(cli, "name keys, or one pattern with --prefix or --regex, or --all");
         return CLI_USAGE;
     }
-    client = cli_client_open(cli);
-    if (client == NULL)
-        return CLI_FAILED;
+    if (match && !cli->rm.all && cli->arguments[0][0] == 0) {
+        cli_error(cli, "an empty pattern would be every object: say --all");
+        return CLI_USAGE;
+    }
+    if (!keys_are_valid(cli, match ? 0 : cli->argument_count))
+        return CLI_USAGE;
+    result = cli_client_open(cli, &client);
+    if (result != CLI_DONE)
+        return result;
     result = match ? remove_match(cli, client) : for_keys(cli, client, true);
     snow_close(client);
     return result;
@@ -381,11 +497,18 @@ int command_rm(struct cli *cli)
 
 int command_pin(struct cli *cli)
 {
-    struct snow_client *client = cli_client_open(cli);
+    struct snow_client *client;
     int result;
 
-    if (client == NULL)
-        return CLI_FAILED;
+    if (!cli->pin_given) {
+        cli_error(cli, "say --pin soft, --pin hard or --pin none");
+        return CLI_USAGE;
+    }
+    if (!keys_are_valid(cli, cli->argument_count) || !pin_is_valid(cli))
+        return CLI_USAGE;
+    result = cli_client_open(cli, &client);
+    if (result != CLI_DONE)
+        return result;
     result = for_keys(cli, client, false);
     snow_close(client);
     return result;

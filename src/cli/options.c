@@ -5,6 +5,21 @@
 #define CONF_FILE "cli/cli_options.def"
 #include "conf/expand_table.h"
 
+#define CONF_ROWS put_rows
+#define CONF_STRUCT put_options
+#define CONF_FILE "cli/put_options.def"
+#include "conf/expand_table.h"
+
+#define CONF_ROWS pin_rows
+#define CONF_STRUCT pin_options
+#define CONF_FILE "cli/pin_options.def"
+#include "conf/expand_table.h"
+
+#define CONF_ROWS rm_rows
+#define CONF_STRUCT rm_options
+#define CONF_FILE "cli/rm_options.def"
+#include "conf/expand_table.h"
+
 #define CONF_ROWS replay_rows
 #define CONF_STRUCT replay_options
 #define CONF_FILE "cli/replay_options.def"
@@ -15,29 +30,19 @@
 #define CONF_FILE "cli/bench_options.def"
 #include "conf/expand_table.h"
 
-const struct conf_table *cli_options_table(void)
-{
-    static const struct conf_table table = {.module = "cli",
-                                            .options = cli_rows,
-                                            .count = sizeof(cli_rows) / sizeof(cli_rows[0])};
+#define TABLE(function, name, rows) \
+    const struct conf_table *function(void) \
+    { \
+        static const struct conf_table table = {.module = name, \
+                                                .options = rows, \
+                                                .count = sizeof(rows) / sizeof((rows)[0])}; \
+\
+        return &table; \
+    }
 
-    return &table;
-}
-
-const struct conf_table *cli_replay_options_table(void)
-{
-    static const struct conf_table table = {.module = "replay",
-                                            .options = replay_rows,
-                                            .count = sizeof(replay_rows) / sizeof(replay_rows[0])};
-
-    return &table;
-}
-
-const struct conf_table *cli_bench_options_table(void)
-{
-    static const struct conf_table table = {.module = "bench",
-                                            .options = bench_rows,
-                                            .count = sizeof(bench_rows) / sizeof(bench_rows[0])};
-
-    return &table;
-}
+TABLE(cli_options_table, "cli", cli_rows)
+TABLE(cli_put_options_table, "put", put_rows)
+TABLE(cli_pin_options_table, "pin", pin_rows)
+TABLE(cli_rm_options_table, "rm", rm_rows)
+TABLE(cli_replay_options_table, "replay", replay_rows)
+TABLE(cli_bench_options_table, "bench", bench_rows)

@@ -1,4 +1,5 @@
-/* Options of the command line: cli_options.def, replay_options.def, bench_options.def. */
+/* Options of the command line: a table for those that several commands share, one for each command
+ * that has its own. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -9,6 +10,24 @@
 struct cli_options {
 #define OPTION OPTION_FIELD
 #include "cli/cli_options.def"
+#undef OPTION
+};
+
+struct put_options {
+#define OPTION OPTION_FIELD
+#include "cli/put_options.def"
+#undef OPTION
+};
+
+struct pin_options {
+#define OPTION OPTION_FIELD
+#include "cli/pin_options.def"
+#undef OPTION
+};
+
+struct rm_options {
+#define OPTION OPTION_FIELD
+#include "cli/rm_options.def"
 #undef OPTION
 };
 
@@ -25,6 +44,9 @@ struct bench_options {
 };
 
 const struct conf_table *cli_options_table(void);
+const struct conf_table *cli_put_options_table(void);
+const struct conf_table *cli_pin_options_table(void);
+const struct conf_table *cli_rm_options_table(void);
 const struct conf_table *cli_replay_options_table(void);
 const struct conf_table *cli_bench_options_table(void);
 

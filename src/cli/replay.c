@@ -19,6 +19,8 @@
 #define LINE_MAX_BYTES (16 * MIB)
 #define SEGMENT_STEP (2 * MIB)
 #define WORKERS_MAX 64u
+#define MOUNT_NS (10 * NS_PER_S)
+#define MOUNT_STEP_NS (2 * NS_PER_MS)
 
 bool replay_trace_read(const struct cli *cli, struct trace *trace)
 {
@@ -30,7 +32,7 @@ bool replay_trace_read(const struct cli *cli, struct trace *trace)
     enum snow_status status = env_file_read(cli->env, path, TRACE_SIZE_MAX, &data, &size);
 
     if (status != SNOW_OK) {
-        cli_error(cli, "%s: can not be read: %s", path, snow_status_text(status));
+        cli_error(cli, "%s: %s", path, cli_file_text(status));
         return false;
     }
     text_init(&error, reason, sizeof(reason));
@@ -52,42 +54,79 @@ struct cluster {
     const char *address;
 };
 
+/* Bytes that a block takes in the pool. */
+static uint64_t block_room(const struct cli *cli)
+{
+    return (cli->replay.block_bytes_bytes + 255) / 256 * 256;
+}
+
+/* --pool: percent of the distinct blocks, or (*percent 0) bytes. */
+static bool pool_parse(const struct cli *cli, double *percent, uint64_t *bytes)
+{
+    const char *text = cli->replay.pool;
+    char *end;
+
+    errno = 0;
+    *percent = strtod(text, &end);
+    if (errno == 0 && end != text && strcmp(end, "%") == 0 && *percent > 0 && *percent <= 1000)
+        return true;
+    *percent = 0;
+    if (conf_bytes_parse(text, bytes) && *bytes >= block_room(cli))
+        return true;
+    cli_error(cli, "--pool %s: neither a size of at least a block nor 0%% < P%% <= 1000%%", text);
+    return false;
+}
+
 /* Bytes that the pool is to hold: P% of the distinct blocks, exactly, or as given. */
 static bool pool_bytes(const struct cli *cli, const struct trace *trace, uint64_t *bytes)
 {
-    const char *text = cli->replay.pool;
-    uint64_t block = (cli->replay.block_bytes_bytes + 255) / 256 * 256;
-    char *end;
-    double number;
+    double percent;
+    uint64_t blocks;
 
-    errno = 0;
-    number = strtod(text, &end);
-    if (errno == 0 && end != text && strcmp(end, "%") == 0 && number > 0 && number <= 1000) {
-        uint64_t blocks = (uint64_t)floor((double)trace->distinct * number / 100);
-
-        *bytes = (blocks == 0 ? 1 : blocks) * block;
-        return true;
+    if (!pool_parse(cli, &percent, bytes))
+        return false;
+    if (percent > 0) {
+        blocks = (uint64_t)floor((double)trace->distinct * percent / 100);
+        *bytes = (blocks == 0 ? 1 : blocks) * block_room(cli);
     }
-    if (conf_bytes_parse(text, bytes) && *bytes >= block)
-        return true;
-    cli_error(cli, "--pool %s: neither a size of at least a block nor P%% of the blocks", text);
-    return false;
+    return true;
+}
+
+/* Until then a put would wait for room that is about to come. */
+static bool wait_for_mount(struct cli *cli, const struct node *node)
+{
+    uint64_t end_ns = env_now_ns(cli->env) + MOUNT_NS;
+    struct env_loop *loop;
+
+    if (env_loop_create(cli->env, "mount", &loop) != SNOW_OK) {
+        cli_error(cli, "out of memory");
+        return false;
+    }
+    while (!node_is_mounted(node) && env_now_ns(cli->env) < end_ns)
+        env_loop_turn(loop, MOUNT_STEP_NS, 0);
+    env_loop_destroy(loop);
+    if (!node_is_mounted(node))
+        cli_error(cli, "its own node does not reach its own master");
+    return node_is_mounted(node);
 }
 
 /* The reserve is fixed and comes on top, with what rounding adds:
  * the pool holds exactly what was asked for. */
 static bool start_cluster(struct cli *cli, const struct trace *trace, struct cluster *cluster)
 {
+    const char *token = cli->options.token;
     struct master_options options;
     uint64_t pool;
     uint64_t reserve = 256 * cli->replay.block_bytes_bytes;
     const char *reason = "";
+    char size[32];
 
     if (!pool_bytes(cli, trace, &pool))
         return false;
     cluster->master_log = cluster->node_log = cli->log;
     conf_defaults(master_options_table(), &options);
     options.listen = "127.0.0.1:0";
+    options.token = token;
     cli->node.memory_bytes = (pool + reserve + SEGMENT_STEP - 1) / SEGMENT_STEP * SEGMENT_STEP;
     if (cli->replay.block_bytes_bytes < cli->node.slot_bytes)
         cli->node.slot_bytes =
@@ -99,14 +138,14 @@ static bool start_cluster(struct cli *cli, const struct trace *trace, struct clu
         return false;
     }
     cli->node.master = master_address(cluster->master);
-    if (node_open(cli->env, &cli->node, bytes_of(NULL, 0), &cluster->node_log, &cluster->node,
+    if (node_open(cli->env, &cli->node, bytes_of_string(token), &cluster->node_log, &cluster->node,
                   &reason) != SNOW_OK) {
-        cli_error(cli, "can not start a node of %" PRIu64 " bytes: %s", cli->node.memory_bytes,
-                  reason);
+        cli_error(cli, "--pool %s: can not start a node of %s: %s", cli->replay.pool,
+                  cli_bytes_text(cli->node.memory_bytes, size), reason);
         return false;
     }
     cluster->address = master_address(cluster->master);
-    return true;
+    return wait_for_mount(cli, cluster->node);
 }
 
 static void stop_cluster(struct cluster *cluster)
@@ -154,8 +193,6 @@ static bool start_worker(const struct cli *cli, const char *address, uint32_t nu
                     (char *)cli->replay.pace,
                     (char *)"--master",
                     (char *)address,
-                    (char *)"--token",
-                    (char *)cli->options.token,
                     NULL};
 
     snprintf(worker, sizeof(worker), "%u", number);
@@ -225,7 +262,8 @@ static void show_progress(const struct reading *workers, uint32_t count, uint64_
             "########################################", 40 - filled, "", done * 100 / total);
 }
 
-/* Runs all workers to their ends; false: one failed. */
+/* Runs all workers to their ends; false: one failed.  The token goes by the environment, which, unlike
+ * arguments, other users do not see. */
 static bool run_workers(struct cli *cli, const struct trace *trace, const char *address,
                         struct replay_report *report)
 {
@@ -235,6 +273,10 @@ static bool run_workers(struct cli *cli, const struct trace *trace, const char *
     bool good = true;
     uint32_t started = 0;
 
+    if (setenv("SNOWSKIN_TOKEN", cli->options.token, 1) != 0) {
+        cli_error(cli, "out of memory");
+        return false;
+    }
     while (started < count && start_worker(cli, address, started + 1, &workers[started]))
         started++;
     for (uint32_t left = started; left > 0;) {
@@ -261,46 +303,61 @@ static bool run_workers(struct cli *cli, const struct trace *trace, const char *
     return good && started == count;
 }
 
+/* ---- the whole ---- */
+
 static int take_stat(void *owner, const char *name, uint64_t value)
 {
     replay_report_stat(owner, name, value);
     return 0;
 }
 
-static bool read_stats(struct cli *cli, const char *address, struct replay_report *report)
+/* The master's counters as they are now. */
+static int read_stats(struct cli *cli, const char *address, struct replay_report *report)
 {
     struct snow_client *client;
     enum snow_status status;
+    int result;
 
     cli->options.master = address;
-    client = cli_client_open(cli);
-    if (client == NULL)
-        return false;
+    result = cli_client_open(cli, &client);
+    if (result != CLI_DONE)
+        return result;
     status = snow_stats(client, take_stat, report, NULL);
     snow_close(client);
-    return status == SNOW_OK;
+    if (status == SNOW_OK)
+        return CLI_DONE;
+    cli_error(cli, "%s: %s (%s)", address, snow_status_text(status), snow_status_name(status));
+    return CLI_FAILED;
 }
 
 static int play(struct cli *cli, const struct trace *trace)
 {
     struct cluster cluster = {.address = cli->options.master};
+    struct replay_report before;
     struct replay_report report;
     uint64_t before_ns;
-    bool good = true;
+    int result = CLI_DONE;
 
+    replay_report_init(&before);
     replay_report_init(&report);
-    if (!cli->master_given)
-        good = start_cluster(cli, trace, &cluster);
+    if (!cli->master_given && !start_cluster(cli, trace, &cluster))
+        result = CLI_FAILED;
+    if (result == CLI_DONE)
+        result = read_stats(cli, cluster.address, &before);
     before_ns = env_now_ns(cli->env);
-    good = good && run_workers(cli, trace, cluster.address, &report);
+    if (result == CLI_DONE && !run_workers(cli, trace, cluster.address, &report))
+        result = CLI_FAILED;
     report.wall_ns = env_now_ns(cli->env) - before_ns;
-    good = good && read_stats(cli, cluster.address, &report);
-    if (good)
+    if (result == CLI_DONE)
+        result = read_stats(cli, cluster.address, &report);
+    if (result == CLI_DONE) {
+        replay_report_since(&report, &before);
         replay_report_print(cli, &report, trace);
-    good = good && replay_report_is_clean(&report);
+        result = replay_report_is_clean(&report) ? CLI_DONE : CLI_FAILED;
+    }
     stop_cluster(&cluster);
     replay_report_deinit(&report);
-    return good ? CLI_DONE : CLI_FAILED;
+    return result;
 }
 
 static bool pace_is_valid(const struct cli *cli)
@@ -321,9 +378,11 @@ static bool pace_is_valid(const struct cli *cli)
 int command_replay(struct cli *cli)
 {
     struct trace trace;
+    double percent;
+    uint64_t bytes;
     int result;
 
-    if (!pace_is_valid(cli))
+    if (!pace_is_valid(cli) || !pool_parse(cli, &percent, &bytes) || !cli_core_is_valid(cli))
         return CLI_USAGE;
     if (cli->replay.worker > 0)
         return replay_worker(cli);

@@ -48,6 +48,13 @@ void replay_report_stat(struct replay_report *report, const char *name, uint64_t
 #undef ROW
 }
 
+void replay_report_since(struct replay_report *report, const struct replay_report *before)
+{
+#define ROW(row) report->row = report->row > before->row ? report->row - before->row : 0;
+    REPLAY_STATS(ROW)
+#undef ROW
+}
+
 bool replay_report_is_clean(const struct replay_report *report)
 {
     return report->counters.wrong_bytes == 0 && report->counters.failed_puts == 0 &&
@@ -103,7 +110,7 @@ static void print_json(const struct replay_report *report, const struct trace *t
     json_object_set_new(root, "wall_s", json_real((double)report->wall_ns / 1e9));
     json_object_set_new(root, "put_us", json_times(&report->put));
     json_object_set_new(root, "get_us", json_times(&report->get));
-    text = json_dumps(root, JSON_PRESERVE_ORDER);
+    text = json_dumps(root, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
     if (text != NULL)
         puts(text);
     free(text);
@@ -134,6 +141,9 @@ static void print_text(const struct cli *cli, const struct replay_report *report
         printf("pool %s (%s of memory), policy %s, %" PRIu64 " client processes\n",
                cli->replay.pool, cli_bytes_text(cli->node.memory_bytes, memory),
                cli->core.policy == CORE_POLICY_FIFO ? "fifo" : "lru", cli->replay.clients);
+    else
+        printf("the cluster of %s, its own pool and policy, %" PRIu64 " client processes\n",
+               cli->options.master, cli->replay.clients);
     printf("\n  hit ratio    %6.2f %%   (an infinite cache: %.2f %%)\n",
            100 * ratio(counters->hit_blocks, counters->blocks),
            100 * ratio(trace->infinite_hits, trace->block_count));

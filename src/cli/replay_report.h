@@ -32,6 +32,8 @@ void replay_report_deinit(struct replay_report *report);
 /* Adds a worker's result; false: it is none. */
 bool replay_report_add(struct replay_report *report, const json_t *result);
 void replay_report_stat(struct replay_report *report, const char *name, uint64_t value);
+/* Takes off what the counters of a master that was there before had counted already. */
+void replay_report_since(struct replay_report *report, const struct replay_report *before);
 void replay_report_print(const struct cli *cli, struct replay_report *report,
                          const struct trace *trace);
 /* No wrong byte, no failed put, no failed get. */

@@ -287,13 +287,14 @@ int replay_worker(struct cli *cli)
         worker.pace = strtod(cli->replay.pace, NULL);
     if (!replay_trace_read(cli, &worker.trace))
         return CLI_FAILED;
-    if (!make_room(&worker) || env_loop_create(cli->env, "pacing", &worker.pacing) != SNOW_OK) {
+    if (!make_room(&worker) || env_loop_create(cli->env, "pacing", &worker.pacing) != SNOW_OK)
         cli_error(cli, "out of memory");
-    } else if ((worker.client = cli_client_open(cli)) != NULL) {
+    else
+        result = cli_client_open(cli, &worker.client);
+    if (result == CLI_DONE) {
         play_part(&worker);
         print_result(&worker);
         snow_close(worker.client);
-        result = CLI_DONE;
     }
     if (worker.pacing != NULL)
         env_loop_destroy(worker.pacing);

@@ -70,7 +70,9 @@ static int open_master(struct service *service)
                                           &service->master, &reason);
 
     if (status != SNOW_OK) {
-        cli_error(cli, "%s (%s): %s", cli->master.listen, snow_status_name(status), reason);
+        cli_error(cli, "a master at %s%s%s (%s): %s", cli->master.listen,
+                  cli->master.state_dir[0] == 0 ? "" : " with its state in ", cli->master.state_dir,
+                  snow_status_name(status), reason);
         return CLI_FAILED;
     }
     printf("master %s\n", master_address(service->master));
@@ -87,8 +89,10 @@ static int open_node(struct service *service, const char *token)
                                         &service->node_log, &service->node, &reason);
 
     if (status != SNOW_OK) {
-        cli_error(cli, "a node of %s at %s (%s): %s", cli_bytes_text(cli->node.memory_bytes, text),
-                  cli->node.listen, snow_status_name(status), reason);
+        cli_error(cli, "a node of %s at %s%s%s for the master at %s (%s): %s",
+                  cli_bytes_text(cli->node.memory_bytes, text), cli->node.listen,
+                  cli->node.segment_dir[0] == 0 ? "" : " with its segment in ",
+                  cli->node.segment_dir, cli->node.master, snow_status_name(status), reason);
         return CLI_FAILED;
     }
     printf("node %s memory %s\n", node_address(service->node),
@@ -134,11 +138,15 @@ static int serve(struct cli *cli, bool with_master, bool with_node, const char *
 
 int command_dev(struct cli *cli)
 {
+    if (!cli_core_is_valid(cli))
+        return CLI_USAGE;
     return serve(cli, true, true, cli->master.token);
 }
 
 int command_master(struct cli *cli)
 {
+    if (!cli_core_is_valid(cli))
+        return CLI_USAGE;
     return serve(cli, true, false, "");
 }
 

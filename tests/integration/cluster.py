@@ -35,8 +35,9 @@ class Process:
         return self.lines["master"]
 
     def errors(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
+        # pread: the process writes at the offset that a seek would move.
+        size = os.fstat(self.log.fileno()).st_size
+        return os.pread(self.log.fileno(), size, 0).decode(errors="replace")
 
     def send(self, number):
         self.process.send_signal(number)

@@ -88,8 +88,35 @@ class Commands(unittest.TestCase):
         self.assertEqual(json.loads(output)["removed"], 2)
         self.assertEqual(run("exists", "rx-x", *self.at)[0], 0)
         status, _, errors = run("rm", "--regex", "(", *self.at)
-        self.assertEqual(status, 1)
+        self.assertEqual(status, 2)
         self.assertIn("(", errors)
+
+    def test_json_of_every_command(self):
+        def row(*arguments, status=0, **more):
+            code, output, errors = run(*arguments, "--json", *self.at, **more)
+            self.assertEqual(code, status, errors)
+            return json.loads(output)
+
+        self.assertEqual(row("put", "json/a", data=b"abc"),
+                         {"key": "json/a", "status": "OK", "copies_missing": 0})
+        self.assertEqual(row("put", "json/a", data=b"abc")["status"], "EXISTS")
+        self.assertEqual(row("put", "json/b", "--copies", "2", data=b"1")["copies_missing"], 1)
+        with Folder() as folder:
+            self.assertEqual(row("get", "json/a", os.path.join(folder, "out")),
+                             {"key": "json/a", "status": "OK", "size": 3})
+        self.assertEqual(row("pin", "json/a", "--pin", "soft", "--pin-for", "1s"),
+                         [{"key": "json/a", "status": "OK"}])
+        self.assertEqual(row("rm", "json/a", "json/no", status=1),
+                         [{"key": "json/a", "status": "OK"},
+                          {"key": "json/no", "status": "NOT_FOUND"}])
+
+    def test_a_key_that_is_no_text(self):
+        key = b"no\xff\xfetext"
+        self.assertEqual(run("put", os.fsdecode(key), *self.at, data=b"abc")[0], 0)
+        self.assertEqual(run("get", os.fsdecode(key), *self.at)[1], b"abc")
+        for command in (("ls", b"no\xff"), ("stat", key)):
+            row = json.loads(run(*map(os.fsdecode, command), "--json", *self.at)[1])
+            self.assertEqual((row["key"], bytes.fromhex(row["key_hex"])), (None, key))
 
     def test_pins(self):
         run("put", "pinned", *self.at, data=b"1")
@@ -121,6 +148,53 @@ class BadInput(unittest.TestCase):
         self.refused("dev", says="SNOWSKIN_MEMRY", env={"SNOWSKIN_MEMRY": "1GiB"}, status=(2,))
         self.refused("nosuch", says="nosuch", status=(2,))
         self.refused("put", says="KEY", status=(2,))
+        self.refused("get", "x", "--all", *self.at, says="all", status=(2,))
+        self.refused("ls", "--config", says="--config: a value must follow", status=(2,))
+        self.refused("dev", "--token", "x", says="master_token or node_token", status=(2,))
+
+    def test_calls_that_mean_nothing_or_too_much(self):
+        run("put", "stays", *self.at, data=b"1")
+        self.refused("rm", "--prefix", "", *self.at, says="--all", status=(2,))
+        self.refused("rm", "--regex", "", *self.at, says="--all", status=(2,))
+        self.assertEqual(run("exists", "stays", *self.at)[0], 0)
+        self.refused("pin", "stays", *self.at, says="--pin soft", status=(2,))
+        self.refused("pin", "stays", "--pin", "hard", "--pin-for", "1s", *self.at, says="--pin-for",
+                     status=(2,))
+        self.refused("get", "stays", "--json", *self.at, says="FILE", status=(2,))
+        for at in ("127.0.0.1", ":7600", "127.0.0.1:99999"):
+            self.refused("ls", "--master", at, says=f"--master {at}", status=(2,))
+
+    def test_files(self):
+        with Folder() as folder:
+            self.refused("put", "x", folder, *self.at, says="Is a directory", status=(1,))
+            self.refused("put", "x", folder + "/no", *self.at, says=folder + "/no", status=(1,))
+            self.refused("replay", folder, says=folder + ": can not be read", status=(1,))
+            self.refused("ls", "--config", folder, says=folder, status=(2,))
+            self.refused("get", "x", folder, *self.at, says="NOT_FOUND", status=(1,))
+
+    def test_what_a_service_can_not_have(self):
+        at = ("--master-listen", "127.0.0.1:0")
+        taken = self.cluster.address
+        self.refused("master", "--listen", taken, says=taken, status=(1,))
+        self.refused("dev", "--state-dir", "/proc/x", *at, says="/proc/x", status=(1,))
+        self.refused("dev", "--segment-dir", "/proc/x", *at, says="/proc/x", status=(1,))
+        self.refused("dev", "--memory", "1TiB", *at, says="1.0 TiB", status=(1,))
+        self.refused("dev", "--lease-min", "2s", "--lease-max", "1s", *at, says="--lease-min",
+                     status=(2,))
+        self.refused("master", "--suspect-after", "5s", "--dead-after", "5s", says="--dead-after",
+                     status=(2,))
+        self.refused("node", "--master", "nowhere", says="nowhere", status=(1,))
+
+    def test_how_a_replay_is_to_go(self):
+        trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
+        for pool in ("0%", "-5%", "1001%", "5", "x"):
+            self.refused("replay", trace, "--pool", pool, says=f"--pool {pool}", status=(2,))
+        self.refused("replay", trace, "--block-bytes", "0", says="block", status=(2,))
+        self.refused("replay", trace, "--pace", "-1", says="--pace -1", status=(2,))
+        self.refused("replay", trace, "--pool", "100TiB", "--requests", "1", says="--pool 100TiB",
+                     status=(1,))
+        self.refused("replay", trace, "--master", "127.0.0.1:1", "--deadline", "500ms",
+                     says="127.0.0.1:1", status=(1,))
 
     def test_configuration_file(self):
         with Folder() as folder:
@@ -134,8 +208,9 @@ class BadInput(unittest.TestCase):
         self.refused("ls", "--config", "/nosuch/file", says="/nosuch/file", status=(2,))
 
     def test_keys(self):
-        self.refused("put", "", *self.at, says="INVALID", data=b"1")
-        self.refused("put", "k" * 4097, *self.at, says="INVALID", data=b"1")
+        for command in ("put", "get", "exists", "stat", "rm"):
+            for key in ("", "k" * 4097):
+                self.refused(command, key, *self.at, says="1 to 4096 bytes", status=(2,))
         self.assertEqual(run("put", "k" * 4096, *self.at, data=b"long")[0], 0)
         self.assertEqual(run("get", "k" * 4096, *self.at)[1], b"long")
 
@@ -218,7 +293,8 @@ class Restarts(unittest.TestCase):
             status, _, errors = run("master", "--listen", "127.0.0.1:0", "--state-dir",
                                     folder + "/state")
             self.assertEqual(status, 1)
-            self.assertIn("state folder", errors)
+            self.assertIn("another master uses the state folder", errors)
+            self.assertIn(folder, errors)
             head.stop()
 
     def test_a_paused_node_costs_one_deadline(self):
@@ -256,6 +332,15 @@ class Restarts(unittest.TestCase):
         self.assertEqual(run("ls", "--master", cluster.address, "--token", "secret")[0], 0)
         cluster.stop()
 
+    def test_a_node_says_why_it_is_not_mounted(self):
+        cluster = dev("--master-token", "secret")
+        for address, *more, reason in ((cluster.address, "--token", "guess", "token differs"),
+                                       ("127.0.0.1:1", "UNREACHABLE")):
+            holder = Process("node", "--master", address, "--memory", "1MiB", *more, expect="node")
+            wait_for(lambda holder=holder, reason=reason: reason in holder.errors(), 10)
+            holder.stop()
+        cluster.stop()
+
     def test_a_second_signal_ends_at_once(self):
         cluster = dev()
         cluster.pause()
@@ -287,12 +372,25 @@ class Replay(unittest.TestCase):
         self.assertGreater(report["hit_ratio"], 0)
         self.assertEqual(set(report["put_us"]), {"p50", "p90", "p99", "p999"})
 
-    def test_against_a_running_cluster(self):
-        cluster = dev()
+    def test_a_pool_without_pressure_lets_no_put_wait(self):
         trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
-        status, _, errors = run("replay", trace, "--requests", "50", "--clients", "2",
-                                "--block-bytes", "1KiB", "--master", cluster.address, timeout=120)
+        status, output, errors = run("replay", trace, "--requests", "20", "--pool", "200%",
+                                     "--json", env={"SNOWSKIN_TOKEN": "secret"}, timeout=120)
         self.assertEqual(status, 0, errors)
+        self.assertEqual(json.loads(output)["puts_waited"], 0)
+
+    def test_against_a_running_cluster(self):
+        cluster = dev("--master-token", "secret")
+        trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
+        evicted = []
+        for requests in (150, 1):
+            status, output, errors = run(
+                "replay", trace, "--requests", requests, "--clients", "2", "--block-bytes", "32KiB",
+                "--master", cluster.address, "--token", "secret", "--json", timeout=120)
+            self.assertEqual(status, 0, errors)
+            evicted.append(json.loads(output)["evicted_objects"])
+        self.assertGreater(evicted[0], 1000)
+        self.assertLess(evicted[1], evicted[0], "what an earlier replay evicted counts again")
         cluster.stop()
 
 

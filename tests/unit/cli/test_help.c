@@ -82,12 +82,9 @@ static void each_command_tells_its_options(void **state)
         uint32_t uses = commands[i].uses;
 
         help_of(commands[i].name, help);
-        check_table(help, master_options_table(), uses & USE_MASTER);
-        check_table(help, master_core_options_table(), uses & USE_CORE);
-        check_table(help, node_options_table(), uses & USE_NODE);
-        check_table(help, cli_options_table(), uses & USE_CLI);
-        check_table(help, cli_replay_options_table(), uses & USE_REPLAY);
-        check_table(help, cli_bench_options_table(), uses & USE_BENCH);
+#define MODULE(use, table, field) check_table(help, table(), uses &(use));
+        CLI_MODULES(MODULE)
+#undef MODULE
     }
 }
 
