@@ -49,5 +49,5 @@ reference:
 clean:
 	rm -rf build
 
-# ninja decides by itself how much runs at once: `make -j` would give it a job server that is closed.
+# ninja decides by itself how much runs at once; the job server of `make -j` is closed to it.
 unexport MAKEFLAGS

@@ -1,4 +1,5 @@
-/* bench core: what an object costs the master in memory, and how many look-ups one core does a second.
+/* bench core: what an object costs the master in memory, and how many look-ups one core does a
+ * second.
  *
  * The core alone, driven by messages as the master's loop drives it: no network.  One node of the
  * size that the objects need is played by answering; its memory does not exist. */

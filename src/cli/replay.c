@@ -262,8 +262,8 @@ static void show_progress(const struct reading *workers, uint32_t count, uint64_
             "########################################", 40 - filled, "", done * 100 / total);
 }
 
-/* Runs all workers to their ends; false: one failed.  The token goes by the environment, which, unlike
- * arguments, other users do not see. */
+/* Runs all workers to their ends; false: one failed.  The token goes by the environment, which,
+ * unlike arguments, other users do not see. */
 static bool run_workers(struct cli *cli, const struct trace *trace, const char *address,
                         struct replay_report *report)
 {

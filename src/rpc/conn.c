@@ -253,7 +253,8 @@ uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn)
     return conn->sent_ns > conn->received_ns ? conn->sent_ns : conn->received_ns;
 }
 
-/* Clients say which term they have seen, but it raises nobody's: one that lies would use terms up. */
+/* Clients say which term they have seen, but it raises nobody's: one that lies would use terms
+ * up. */
 void rpc_conn_term(struct rpc_conn *conn, uint32_t term)
 {
     if (conn->role != WIRE_ROLE_CLIENT && term > conn->rpc->identity.term)
