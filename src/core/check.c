@@ -198,6 +198,18 @@ static void check_request(struct core *core, const struct request *request, stru
     totals->waiters += waiters;
 }
 
+/* M4: something will let the session's own queue go on. */
+static bool queue_goes_on(const struct core *core, const struct session *session)
+{
+    if (list_is_empty(&session->room) || session->writing_bytes > 0)
+        return true;
+    list_each (&core->room, link, next) {
+        if (core->sessions[list_entry(link, struct waiter, link)->request->session] == session)
+            return true;
+    }
+    return false;
+}
+
 static void check_session(struct core *core, const struct session *session, struct totals *totals)
 {
     uint64_t writing = 0;
@@ -224,6 +236,7 @@ static void check_session(struct core *core, const struct session *session, stru
         check_request(core, list_entry(request_link, struct request, of_session), totals);
     }
     ASSERT(session->linked || list_is_empty(&session->requests));
+    ASSERT(queue_goes_on(core, session));
     ASSERT(session->waiters == totals->waiters - waiters);
     ASSERT(session->writing_bytes == writing && session->leased_bytes == leased);
     ASSERT(session->read_count == reads && reads <= LIMIT_READS_PER_SESSION);

@@ -98,6 +98,8 @@ void core_close(struct core *core, uint32_t number, enum close_reason reason);
 /* An extent without an object (left of one, or never one): a record of its own holds it until its
  * node has forgotten it. */
 void core_close_extent(struct core *core, const struct part *part, uint64_t gen);
+/* The same for a copy of a version of this key: who removes the key waits for it too. */
+void core_close_copy(struct core *core, const struct part *part, uint64_t gen, struct key_hash key);
 /* The item is answered when every reachable holder has acknowledged all versions of the key that
  * are on their way out: now, if that is so already. */
 void core_close_wait(struct core *core, struct key_hash key, struct request *request, uint32_t item,
@@ -178,7 +180,8 @@ bool core_segment_open(const struct core *core, const struct segment *segment);
 /* The item waits for room, or is answered why it can not. */
 void core_room_wait(struct core *core, struct request *request, uint32_t index);
 void core_room_leave(struct core *core, struct waiter *waiter);
-/* A session's open writes take less now: those that waited for that come back to the queue. */
+/* A session's open writes take less now, or one that waited for room is gone: those that wait in
+ * the session's own queue come back to the queue for room. */
 void core_room_return(struct core *core, struct session *session);
 void core_room_serve(struct core *core);
 /* After a grant: evicts until the reserve of its segments is free or coming. */
@@ -241,7 +244,8 @@ void core_heartbeat(struct core *core, const struct core_input *input);
 void core_node_break(struct core *core, struct node *node);
 void core_node_report(struct core *core, const struct wire_report_peer_msg *message);
 struct node *core_node_at(struct core *core, uint64_t number); /* NULL: no such node */
-void core_node_alive(struct core *core, struct node *node);
+/* ALIVE, when it has told everything and forgotten what is not believed. */
+void core_node_settle(struct core *core, struct node *node);
 void core_expected_start(struct core *core, const struct core_start *start);
 void core_expected_in(struct core *core, uint64_t incarnation);
 void core_drops_run(struct core *core); /* extents of DEAD nodes, in bounded steps */

@@ -10,7 +10,8 @@
  *   M2  wanted_bytes of a segment = bytes of the waiters that make room there.
  *   M3  A waiter is passed at most 16 times.
  *   M4  Who waits for its own session's open writes stands in the session's queue and blocks
- *       nobody else.
+ *       nobody else.  Somebody stands there only while the session has open writes or others of it
+ *       stand in the queue for room.
  * Threads.  The core's own. */
 #include "core/inside.h"
 
@@ -226,6 +227,7 @@ void core_room_wait(struct core *core, struct request *request, uint32_t index)
         return;
     }
     waiter->on_room = true;
+    waiter->size = item->size;
     core_count(core, CORE_METRIC_puts_waited, 1);
     if (!list_is_empty(&session->room) || core_session_is_full(core, session, item->size)) {
         list_push(&session->room, &waiter->link);
@@ -243,6 +245,7 @@ void core_room_leave(struct core *core, struct waiter *waiter)
     waiter->on_room = false;
     list_remove(&waiter->link);
     core->room_changed = true;
+    core_room_return(core, session_of(core, waiter));
 }
 
 void core_room_return(struct core *core, struct session *session)
@@ -252,7 +255,7 @@ void core_room_return(struct core *core, struct session *session)
     struct list_link *link;
 
     while ((link = list_first(&session->room)) != NULL) {
-        uint64_t size = item_of(list_entry(link, struct waiter, link))->size;
+        uint64_t size = list_entry(link, struct waiter, link)->size;
 
         if (taken > 0 && taken + size > share)
             return;
@@ -325,16 +328,15 @@ static void serve_behind(struct core *core, struct waiter *head)
 
 void core_room_serve(struct core *core)
 {
-    struct list_link *link = core->room.head.next;
+    struct list_link *link;
 
     core->room_changed = false;
     if (FAULT(core->faults, lost_wakeup))
         return;
-    while (link != &core->room.head) {
+    while ((link = list_first(&core->room)) != NULL) { /* whoever is served may let others in */
         struct waiter *waiter = list_entry(link, struct waiter, link);
         struct session *session = session_of(core, waiter);
 
-        link = link->next;
         if (core_session_is_full(core, session, item_of(waiter)->size)) {
             unwant(core, waiter);
             list_remove(&waiter->link);

@@ -136,6 +136,7 @@ struct waiter {
     enum snow_status answer; /* when all holders have acknowledged */
     /* For room. */
     uint64_t since_ns;
+    uint64_t size;    /* of its object */
     uint64_t bytes;   /* counted in wanted_bytes of its segment */
     uint32_t passed;  /* times a smaller one was served before it */
     uint16_t segment; /* where room is made for it; UINT16_MAX: nowhere */
@@ -345,6 +346,7 @@ struct core {
     uint64_t cluster;
     uint32_t term;
     uint64_t next_counter; /* of generations */
+    uint64_t secrets;      /* made for nodes so far */
     uint64_t touches;      /* time of the policies */
 
     uint64_t largest_recent; /* bytes of the largest recent object, decays */

@@ -485,6 +485,34 @@ static void test_share_of_open_writes(void **state)
     world_deinit(world);
 }
 
+/* One that came back from its session's queue and needs no grant any more lets the next one go. */
+static void test_queue_of_a_session_goes_on(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    struct wire_put_item items[3];
+
+    (void)state;
+    small_open(&small, 16 * PAGE + 4096);
+    struct wire_put_start_req *message = put_message(world, 1, "x", 3 * PAGE);
+
+    for (uint32_t i = 0; i < 3; i++) {
+        items[i] = message->items[0];
+        items[i].key = world_key(name_of(world, "a", i));
+    }
+    message->items = items;
+    message->items_count = 3;
+    struct world_request *request = put_send(world, small.session, message, 5000);
+
+    assert_int_equal(request->answered, 1);
+    put(world, session_open(world, 0), "a1", 3 * PAGE);
+    put_end_gen(world, small.session, "a0", request->grants[0].gen, 1);
+    assert_true(request->done);
+    assert_int_equal(request->grants[1].status, SNOW_EXISTS);
+    assert_int_equal(request->grants[2].status, SNOW_OK);
+    world_deinit(world);
+}
+
 static void test_fragments(void **state)
 {
     struct small_world small;
@@ -572,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_leases_yield),
         cmocka_unit_test(test_reads_yield_later),
         cmocka_unit_test(test_share_of_open_writes),
+        cmocka_unit_test(test_queue_of_a_session_goes_on),
         cmocka_unit_test(test_fragments),
         cmocka_unit_test(test_reserve_is_kept),
         cmocka_unit_test(test_lost_wakeup_can_be_planted),
