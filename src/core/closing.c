@@ -198,8 +198,14 @@ void core_close(struct core *core, uint32_t number, enum close_reason reason)
 
 void core_close_extent(struct core *core, const struct part *part, uint64_t gen)
 {
+    core_close_copy(core, part, gen,
+                    (struct key_hash){.key = bytes_of(NULL, 0), .hash = core_mix(gen)});
+}
+
+void core_close_copy(struct core *core, const struct part *part, uint64_t gen, struct key_hash key)
+{
     struct part alone = *part;
-    uint32_t number = core_object_create(core, bytes_of(NULL, 0), core_mix(gen));
+    uint32_t number = core_object_create(core, key.key, key.hash);
 
     ASSERT(number != 0);
     core_object(core, number)->gen = gen;
@@ -405,6 +411,7 @@ void core_part_freed(struct core *core, uint32_t number, uint32_t index)
         core_extent_give(core, &part, number);
         core_part_clear(core, number, index);
         closing->held--;
+        core_node_settle(core, core->nodes[segment->node]);
     }
     if (closing->held == 0)
         finish(core, number);

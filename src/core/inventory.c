@@ -210,9 +210,15 @@ static void adopt_row(struct core *core, struct segment *segment,
         core_forget_slot(core, segment->index, row->slot, row->gen);
         return;
     }
-    if (!core->nodes[segment->node]->adopts || !row_is_whole(core, row) ||
-        !join_version(core, segment, row, &number)) {
+    if (!core->nodes[segment->node]->adopts || !row_is_whole(core, row)) {
         core_close_extent(core, &part, row->gen);
+        return;
+    }
+    if (!join_version(core, segment, row, &number)) {
+        struct key_hash key = {.key = row->part == 0 ? row->key : bytes_of(NULL, 0),
+                               .hash = row->part == 0 ? row->key_hash_low : core_mix(row->gen)};
+
+        core_close_copy(core, &part, row->gen, key);
         return;
     }
     space_set_owner(segment->space, row->slot, number);
@@ -388,8 +394,8 @@ static enum snow_status take_inventory(struct core *core, struct node *node,
     if (space_is_recovering(segment->space) && open_space(core, segment) != SNOW_OK)
         return SNOW_NO_MEMORY;
     segment->told = true;
-    if (++node->inventories == node->segment_count)
-        core_node_alive(core, node);
+    node->inventories++;
+    core_node_settle(core, node);
     return SNOW_OK;
 }
 

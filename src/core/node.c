@@ -10,6 +10,8 @@
  *   E2  A SUSPECT node loses nothing: its objects are hidden until it returns.
  *   E3  The extents of a DEAD node are dropped in bounded steps.
  *   E4  A node that comes back with other segments has lost the old ones: they are dropped first.
+ *   E5  A node whose contents are not believed gets nothing, and is not in the state file, until it
+ *       has forgotten them all: a master that starts again in between must not believe the rest.
  * A node that was DEAD and is dropped gives its place to the next new one; its number is never
  * used again.
  * Threads.  The core's own. */
@@ -224,10 +226,24 @@ void core_heartbeat(struct core *core, const struct core_input *input)
     core_reply(core, input->token, WIRE_heartbeat, reply);
 }
 
-void core_node_alive(struct core *core, struct node *node)
+static bool holds_strays(const struct core *core, const struct node *node)
 {
+    for (uint32_t i = 0; i < node->segment_count && !node->adopts; i++) {
+        if (core->segments[node->first_segment + i]->closing_bytes > 0)
+            return true;
+    }
+    return false;
+}
+
+void core_node_settle(struct core *core, struct node *node)
+{
+    if (!node->inventory_due || !node->linked || node->inventories < node->segment_count ||
+        holds_strays(core, node))
+        return;
     node->inventory_due = false;
+    node->adopts = true; /* from now on it holds what this core has placed there */
     node->state = NODE_ALIVE;
+    expect(core, node->incarnation);
     core_expected_in(core, node->incarnation);
     core->room_changed = true;
     hear(core, node);
@@ -366,15 +382,27 @@ static bool same_segments(const struct core *core, const struct node *node,
     return true;
 }
 
-static struct hash128 make_secret(const struct core *core, const struct node *node)
+/* Never one from before: a node that was given up may return with its number and its process, and
+ * extents that were granted then were never forgotten there. */
+static struct hash128 make_secret(struct core *core, const struct node *node)
 {
-    uint64_t data[4] = {core->term, node->process, node->number, 0};
+    uint64_t data[4] = {core->term, ++core->secrets, node->number, 0};
     struct hash128 secret;
 
     secret.low = siphash(&core->secret, data, sizeof(data));
     data[3] = 1;
     secret.high = siphash(&core->secret, data, sizeof(data));
     return secret;
+}
+
+/* Nodes that will be expected once they are emptied. */
+static uint32_t emptying(const struct core *core)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < core->node_count; i++)
+        count += core->nodes[i]->state != NODE_DEAD && !core->nodes[i]->adopts;
+    return count;
 }
 
 /* The node of a mount, its segments open. */
@@ -393,7 +421,8 @@ static enum snow_status find_or_take(struct core *core, const struct wire_mount_
     }
     if (node != NULL && !is_dropped(core, node))
         return SNOW_BUSY; /* its extents are still being dropped */
-    if (core->expected_count == LIMIT_NODES && !is_expected(core, mount->incarnation))
+    if (core->expected_count + emptying(core) >= LIMIT_NODES &&
+        !is_expected(core, mount->incarnation))
         return SNOW_LIMIT;
     if (node != NULL && node->segment_count != mount->segments_count) {
         node->incarnation = 0; /* its place is for others */
@@ -437,7 +466,8 @@ void core_mount(struct core *core, const struct core_input *input)
     for (uint32_t i = 0; i < node->segment_count; i++)
         core->segments[node->first_segment + i]->told = false;
     hear(core, node);
-    expect(core, node->incarnation);
+    if (node->adopts)
+        expect(core, node->incarnation);
     struct wire_mount_rep *reply = core_out(core, 1, sizeof(*reply));
 
     reply->node = node->number;

@@ -170,8 +170,21 @@ static void test_dead(void **state)
         SNOW_GONE); /* its deadline came before */
     /* It returns, and is emptied: what it holds may have been removed or replaced meanwhile. */
     assert_false(node_beat(&world, &world.nodes[0]));
+    struct hash128 secret = world.nodes[0].secret;
+
     node_mount(&world, &world.nodes[0]);
+    /* Grants from before are void: nobody has forgotten their slots there. */
+    assert_true(secret.low != world.nodes[0].secret.low &&
+                secret.high != world.nodes[0].secret.high);
+    world.nodes[0].holds_freed = true;
     node_tell_all(&world, &world.nodes[0]);
+    /* A master that starts again now must not believe what is left there. */
+    assert_int_equal(core_expected_count(world.core), 1);
+    assert_int_equal(world_metric(&world, "nodes_alive"), 1);
+    world.nodes[0].holds_freed = false;
+    world_settle(&world);
+    assert_int_equal(core_expected_count(world.core), 2);
+    assert_int_equal(world_metric(&world, "nodes_alive"), 2);
     world_run(&world, NS_PER_S);
     assert_int_equal(world_metric(&world, "objects"), 20 - (on_dead - 10));
     assert_int_equal(world_metric(&world, "pool_bytes"), 2 * MIB);

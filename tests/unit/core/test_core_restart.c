@@ -257,6 +257,41 @@ static void test_removal_while_a_node_is_missing(void **state)
     world_deinit(&world);
 }
 
+/* A copy that turns up after its object was removed: a repeated remove waits for it. */
+static void test_removal_before_a_copy_is_told(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    for (uint32_t i = 0; i < 2; i++)
+        node_start(&world, MIB, 256);
+    uint64_t session = session_open(&world, 0);
+
+    put_spread(&world, session, "a", 100, 2, false);
+    restart(&world);
+    session = session_open(&world, 0);
+    world.nodes[0].holds_freed = true;
+    node_mount(&world, &world.nodes[0]);
+    node_tell_all(&world, &world.nodes[0]);
+    assert_int_equal(remove_key(&world, session, "a"), SNOW_UNCERTAIN);
+    world.nodes[1].holds_closed = true;
+    node_mount(&world, &world.nodes[1]);
+    node_tell_all(&world, &world.nodes[1]);
+    world.nodes[0].holds_freed = false;
+    world_settle(&world);
+    struct world_request *again = remove_send(&world, session, "a", 0);
+
+    assert_false(again->done);
+    world.nodes[1].holds_closed = false;
+    world_settle(&world);
+    assert_true(again->done);
+    assert_int_equal(again->statuses[0].status, SNOW_OK);
+    assert_int_equal(remove_key(&world, session, "a"), SNOW_NOT_FOUND);
+    world_deinit(&world);
+}
+
 static void test_pins_are_learned(void **state)
 {
     struct small_world small;
@@ -418,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_slow_inventory_is_waited_for),
         cmocka_unit_test(test_younger_version_wins),
         cmocka_unit_test(test_removal_while_a_node_is_missing),
+        cmocka_unit_test(test_removal_before_a_copy_is_told),
         cmocka_unit_test(test_pins_are_learned),
         cmocka_unit_test(test_odd_rows),
         cmocka_unit_test(test_remount_in_the_middle),
