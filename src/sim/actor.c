@@ -119,7 +119,11 @@ static void on_put(struct client_put_op *op)
         enum snow_status status = lane->puts[i].status;
 
         cluster->puts++;
-        history_put_end(cluster->history, lane->attempts[i], end_of(status), now_of(lane));
+        const char *wrong =
+            history_put_end(cluster->history, lane->attempts[i], end_of(status), now_of(lane));
+
+        if (wrong != NULL)
+            cluster_find(cluster, "%s", wrong);
         judge_put(lane, status);
         world_note(cluster->world, &status, sizeof(status));
     }
@@ -190,7 +194,8 @@ static void on_removed(struct client_keys_op *op)
 
     for (uint32_t i = 0; i < lane->count; i++) {
         cluster->removes++;
-        if (lane->items[i].status == SNOW_OK)
+        /* NOT_FOUND: there is nothing that could come back, says a master that knows all nodes. */
+        if (lane->items[i].status == SNOW_OK || lane->items[i].status == SNOW_NOT_FOUND)
             history_removed(cluster->history, lane->keys[i], lane->began_ns, now_of(lane));
         world_note(cluster->world, &lane->items[i].status, sizeof(lane->items[i].status));
     }

@@ -29,7 +29,6 @@ struct cluster_plan {
     uint64_t duration_ns;     /* of the work; faults stop then */
     uint32_t replace_percent; /* of puts */
     uint32_t remove_percent;  /* of operations */
-    bool never_full;          /* a put that finds no room is a finding: the pool holds all */
     bool must_make_room;      /* a put that finds no room is a finding: everything may be evicted */
     bool keep_state;          /* the master has a state folder */
     struct world_net net;

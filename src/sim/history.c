@@ -15,6 +15,7 @@ struct attempt {
     uint64_t ruled_ns; /* since then it may not be seen; NEVER */
     bool replace;
     bool stored; /* it may be seen */
+    bool seen;   /* a get has returned it */
 };
 
 struct key_history {
@@ -107,8 +108,8 @@ static void rule_out(struct key_history *of_key, uint64_t began_ns, uint64_t now
     }
 }
 
-void history_put_end(struct history *history, uint64_t number, enum history_end end,
-                     uint64_t now_ns)
+const char *history_put_end(struct history *history, uint64_t number, enum history_end end,
+                            uint64_t now_ns)
 {
     struct key_history *of_key = &history->keys[number & 0xff];
     struct attempt *attempt = NULL;
@@ -119,11 +120,14 @@ void history_put_end(struct history *history, uint64_t number, enum history_end 
     }
     ASSERT(attempt != NULL);
     if (end == HISTORY_UNKNOWN)
-        return;
+        return NULL;
     attempt->ended_ns = now_ns;
     attempt->stored = end != HISTORY_NOT_STORED;
     if (end == HISTORY_STORED && attempt->replace)
         rule_out(of_key, attempt->began_ns, now_ns, attempt);
+    return !attempt->stored && attempt->seen
+               ? "bytes: a put says that it was not stored, but its value was read"
+               : NULL;
 }
 
 void history_removed(struct history *history, uint32_t key, uint64_t began_ns, uint64_t now_ns)
@@ -134,21 +138,28 @@ void history_removed(struct history *history, uint32_t key, uint64_t began_ns, u
 const char *history_got(struct history *history, uint32_t key, uint64_t began_ns, const uint8_t *at,
                         size_t size)
 {
-    const struct key_history *of_key = &history->keys[key];
+    struct key_history *of_key = &history->keys[key];
+    struct attempt *may_be = NULL;
+    uint32_t matches = 0;
     bool ruled_out = false;
     bool not_stored = false;
 
     for (uint32_t i = of_key->count; i-- > 0;) {
-        const struct attempt *attempt = &of_key->attempts[i];
+        struct attempt *attempt = &of_key->attempts[i];
 
         if (!is_bytes_of(attempt, at, size))
             continue;
+        matches++;
         if (attempt->ruled_ns < began_ns)
             ruled_out = true;
-        else if (!attempt->stored && attempt->ended_ns < began_ns)
+        else if (!attempt->stored)
             not_stored = true;
         else
-            return NULL;
+            may_be = attempt;
+    }
+    if (may_be != NULL) {
+        may_be->seen = may_be->seen || matches == 1; /* short values may be alike */
+        return NULL;
     }
     if (ruled_out)
         return "removed: a value came back that had been removed or replaced";

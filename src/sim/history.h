@@ -6,12 +6,12 @@
  *           began, when it was answered, and since when it may not be seen any more.  A get that
  *           began at T may return any attempt of its key that began before the get ended and that
  *           had not been ruled out before T; or nothing (eviction).  An attempt is ruled out by a
- *           remove that was answered OK and began after the attempt was answered, and by a
- *           replacing put that did.  An attempt without an answer (its client died, or UNREACHABLE)
- *           may appear at any time until ruled out by one that begins after nobody can work on it
- *           any more.
- * Checks.   bytes: a get returns the whole bytes of an attempt of that key (P1).  removed: never
- *           one that was ruled out.
+ *           remove that was answered OK or NOT_FOUND and began after the attempt was answered, and
+ *           by a replacing put that did.  An attempt without an answer (its client died, or
+ *           UNREACHABLE) may appear at any time: it is never ruled out.
+ * Checks.   bytes: a get returns the whole bytes of an attempt of that key (P1), and never of one
+ *           that was answered as not stored, before or after the get.  removed: never one that was
+ *           ruled out.
  * Threads.  One. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
@@ -41,10 +41,12 @@ enum history_end {
     HISTORY_NOT_STORED,
     HISTORY_UNKNOWN
 };
-void history_put_end(struct history *history, uint64_t attempt, enum history_end end,
-                     uint64_t now_ns);
+/* NULL: it may be; else what is wrong. */
+const char *history_put_end(struct history *history, uint64_t attempt, enum history_end end,
+                            uint64_t now_ns);
 
-/* A remove that began at began_ns is answered OK now: what was answered before it began is gone. */
+/* A remove that began at began_ns is answered OK or NOT_FOUND now: what was answered before it
+ * began is gone. */
 void history_removed(struct history *history, uint32_t key, uint64_t began_ns, uint64_t now_ns);
 
 /* A get that began at began_ns returned these bytes.  NULL: it may; else what is wrong. */

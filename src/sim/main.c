@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NOTHING_FOUND 0
 #define FOUND 1
@@ -122,6 +124,18 @@ static uint64_t wall_ms(void)
     return (uint64_t)time(NULL) * 1000;
 }
 
+/* The last line of a run that a broken invariant ends: the checkers of core and node assert. */
+static char last_line[160];
+
+static void on_abort(int number)
+{
+    (void)number;
+    ssize_t written = write(STDOUT_FILENO, last_line, strlen(last_line));
+
+    (void)written;
+    _exit(FOUND);
+}
+
 static int run_seeds(const struct arguments *arguments, const struct scenario *only,
                      fault_set faults)
 {
@@ -136,6 +150,10 @@ static int run_seeds(const struct arguments *arguments, const struct scenario *o
         uint64_t seed = arguments->seed + i;
         const struct scenario *scenario =
             only != NULL ? only : scenario_at((uint32_t)(seed % scenario_count()));
+        const char *of = arguments->plant == NULL ? "" : " plant ";
+
+        snprintf(last_line, sizeof(last_line), "seed %" PRIu64 " scenario %s%s%s\n", seed,
+                 scenario->name, of, arguments->plant == NULL ? "" : arguments->plant);
         struct run_result result = run_seed(scenario, seed, faults, print_line, NULL);
 
         events += result.events;
@@ -151,9 +169,7 @@ static int run_seeds(const struct arguments *arguments, const struct scenario *o
         if (result.finding[0] != 0) {
             printf("found after %" PRIu64 " seeds, at %.3f s: %s\n", i + 1,
                    (double)result.finding_ns / 1e9, result.finding);
-            printf("seed %" PRIu64 " scenario %s%s%s\n", seed, scenario->name,
-                   arguments->plant == NULL ? "" : " plant ",
-                   arguments->plant == NULL ? "" : arguments->plant);
+            fputs(last_line, stdout);
             return FOUND;
         }
     }
@@ -179,6 +195,7 @@ int main(int argc, char **argv)
         return NOTHING_FOUND;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGABRT, on_abort);
     if (!take_arguments(&arguments, argc, argv)) {
         fputs(usage, stderr);
         return USAGE;

@@ -91,6 +91,16 @@ static void heal(struct cluster *cluster)
         cluster_find(cluster, "heal: an operation does not end after everything was mended");
 }
 
+static uint64_t metric(const uint64_t *values, const char *name)
+{
+    for (uint32_t i = 0; i < core_metric_count(); i++) {
+        if (strcmp(core_metric_name(i), name) == 0)
+            return values[i];
+    }
+    ASSERT(false); /* no such metric */
+    return 0;
+}
+
 static void check_rest(struct cluster *cluster)
 {
     uint64_t values[128] = {0};
@@ -100,18 +110,21 @@ static void check_rest(struct cluster *cluster)
     core_metrics(master_core(cluster->master.master), values);
     for (uint32_t i = 0; i < cluster->plan.nodes; i++)
         held += node_held_bytes(cluster->nodes[i].node, GRANULE);
-    for (uint32_t i = 0; i < core_metric_count(); i++) {
-        const char *name = core_metric_name(i);
-
-        if (values[i] != 0 && strcmp(name, "objects_writing") == 0)
-            cluster_find(cluster, "space: at rest a write is still open");
-        if (values[i] != 0 && strcmp(name, "objects_closing") == 0)
-            cluster_find(cluster, "space: at rest an object is still closing");
-        if (values[i] != 0 && strcmp(name, "waiters") == 0)
-            cluster_find(cluster, "heal: at rest a put still waits");
-        if (values[i] != held && strcmp(name, "used_bytes") == 0)
-            cluster_find(cluster, "space: at rest the master counts other bytes than nodes hold");
-    }
+    if (metric(values, "objects_writing") != 0)
+        cluster_find(cluster, "space: at rest a write is still open");
+    if (metric(values, "objects_closing") != 0)
+        cluster_find(cluster, "space: at rest an object is still closing");
+    if (metric(values, "waiters") != 0)
+        cluster_find(cluster, "heal: at rest a put still waits");
+    if (metric(values, "used_bytes") != held)
+        cluster_find(cluster, "space: at rest the master counts other bytes than nodes hold");
+    if (metric(values, "leased_bytes") != 0)
+        cluster_find(cluster, "space: at rest a lease still runs");
+    if (metric(values, "sessions") != cluster->plan.clients)
+        cluster_find(cluster, "heal: at rest there are other sessions than clients");
+    if (metric(values, "nodes_alive") != cluster->plan.nodes ||
+        metric(values, "nodes_missing") != 0)
+        cluster_find(cluster, "heal: at rest a node is not alive, or one is still missing");
 }
 
 static void run_phases(struct run *run)

@@ -121,7 +121,6 @@ static void fault_any(struct cluster *cluster, struct rng *rng)
 static void plan_calm(struct cluster_plan *plan, struct rng *rng)
 {
     plan_any(plan, rng);
-    plan->never_full = (uint64_t)plan->keys * plan->object_max * 4 < plan->node_bytes;
     plan->must_make_room = true;
 }
 

@@ -135,11 +135,19 @@ static void what_was_not_stored_may_not_be_read_later(void **state)
     forbidden(*state, attempt, 21, BYTES_WRONG);
 }
 
-static void what_was_not_stored_may_be_seen_until_its_answer(void **state)
+static void what_was_not_stored_may_not_be_seen_before_its_answer_either(void **state)
 {
     uint64_t attempt = put(*state, false, HISTORY_NOT_STORED, 10, 20);
 
-    allowed(*state, attempt, 15);
+    forbidden(*state, attempt, 15, BYTES_WRONG);
+}
+
+static void what_was_seen_may_not_turn_out_not_stored(void **state)
+{
+    uint64_t attempt = history_put_begin(*state, KEY, SIZE, false, 10);
+
+    allowed(*state, attempt, 12);
+    assert_non_null(history_put_end(*state, attempt, HISTORY_NOT_STORED, 20));
 }
 
 static void an_attempt_under_way_may_be_read(void **state)
@@ -285,7 +293,8 @@ int main(void)
         TEST(two_attempts_mixed_may_not),
         TEST(an_empty_value_is_a_value),
         TEST(what_was_not_stored_may_not_be_read_later),
-        TEST(what_was_not_stored_may_be_seen_until_its_answer),
+        TEST(what_was_not_stored_may_not_be_seen_before_its_answer_either),
+        TEST(what_was_seen_may_not_turn_out_not_stored),
         TEST(an_attempt_under_way_may_be_read),
         TEST(an_attempt_without_an_answer_may_appear_whenever),
         TEST(what_was_removed_may_not_come_back),
