@@ -196,7 +196,9 @@ static bool join_version(struct core *core, struct segment *segment,
 /* A long key lies behind the bytes of part 0. */
 static uint64_t claimed_bytes(const struct wire_inventory_row *row)
 {
-    return row->length + (row->part == 0 && row->key.size > WIRE_KEY_INLINE ? row->key.size : 0);
+    if (row->part > 0 || row->key.size <= WIRE_KEY_INLINE || row->length > LIMIT_OBJECT_SIZE)
+        return row->length; /* too much is not to turn little by adding to it */
+    return row->length + row->key.size;
 }
 
 static void adopt_row(struct core *core, struct segment *segment,

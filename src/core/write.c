@@ -219,8 +219,7 @@ static bool settle_with_others(struct core *core, struct request *request, uint3
                 answer_with_grant(core, request, index, number); /* asked again */
                 return true;
             }
-            if (!write->replace)
-                writing = number;
+            writing = number;
         }
     }
     if (item->flags & WIRE_PUT_REPLACE)

@@ -293,6 +293,24 @@ static void test_two_replaces(void **state)
     world_deinit(world);
 }
 
+/* A put of a key whose first value is being written by a replace waits for that writer: it never
+ * takes the place of a value. */
+static void test_put_beside_a_replace(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    uint64_t other = session_open(world, 0);
+    struct world_request *request = replace_start(world, small.session, 1, "a", 100);
+
+    assert_int_equal(put_start(world, other, 1, "a", 200)->grants[0].status, SNOW_IN_PROGRESS);
+    put_end_gen(world, small.session, "a", request->grants[0].gen, 1);
+    assert_int_equal(put_start(world, other, 2, "a", 200)->grants[0].status, SNOW_EXISTS);
+    world_deinit(world);
+}
+
 static void test_abort(void **state)
 {
     struct small_world small;
@@ -426,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_same_key_twice_in_a_batch),
         cmocka_unit_test(test_replace),
         cmocka_unit_test(test_two_replaces),
+        cmocka_unit_test(test_put_beside_a_replace),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_grant_deadline),
         cmocka_unit_test(test_removal_deadline),

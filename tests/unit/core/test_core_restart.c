@@ -343,8 +343,10 @@ static void test_odd_rows(void **state)
 {
     struct world world;
     uint64_t gen = WIRE_GEN(1, 1);
+    char long_key[WIRE_KEY_INLINE + 5] = {0};
 
     (void)state;
+    memset(long_key, 'k', sizeof(long_key) - 1);
     world_init(&world);
     world.start.term = 5;
     world_open(&world);
@@ -376,6 +378,8 @@ static void test_odd_rows(void **state)
     set_row(node, 11, "again", gen + 10, 45056, 1000); /* the same part once more */
     set_row(node, 12, "tenant", gen + 12, 49152, 1000);
     slots[12].row.tenant = 7;
+    set_row(node, 13, long_key, gen + 13, 53248, 1000); /* with its key it would wrap around */
+    slots[13].row.length = UINT64_MAX - 50;
     node->holds_freed = true;
     node_mount(&world, node);
     node_tell_all(&world, node);
@@ -386,10 +390,11 @@ static void test_odd_rows(void **state)
     assert_int_equal(lookup_status(&world, session, "again"), SNOW_OK);
     world_run(&world, 100 * NS_PER_MS);
     assert_true(world_metric(&world, "used_bytes") > 2 * 1024); /* held until FREED */
+    assert_true(world_metric(&world, "closing_bytes") < MIB);
     node->holds_freed = false;
     world_settle(&world);
     assert_int_equal(world_metric(&world, "used_bytes"), 2 * 1024);
-    for (uint32_t slot = 1; slot < 13; slot++)
+    for (uint32_t slot = 1; slot < 14; slot++)
         assert_int_equal(slots[slot].row.state, slot == 10 ? WIRE_SLOT_WRITTEN : WIRE_SLOT_FREE);
     world_deinit(&world);
 }
