@@ -368,7 +368,9 @@ static bool inventory_is_valid(const struct segment *segment,
     if (inventory->rows_count > LIMIT_INVENTORY_ROWS ||
         inventory->first_slot > inventory->end_slot ||
         inventory->end_slot - inventory->first_slot > LIMIT_INVENTORY_SLOTS ||
-        inventory->end_slot > space_slot_count(segment->space))
+        inventory->end_slot > space_slot_count(segment->space) ||
+        inventory->first_slot > segment->told_slots || /* repeated, but nothing left out (I1) */
+        (inventory->last && inventory->end_slot != space_slot_count(segment->space)))
         return false;
     for (uint32_t i = 0; i < inventory->rows_count; i++) {
         if (inventory->rows[i].slot < next || inventory->rows[i].slot >= inventory->end_slot)
@@ -391,6 +393,8 @@ static enum snow_status take_inventory(struct core *core, struct node *node,
     if (!inventory_is_valid(segment, inventory))
         return SNOW_INVALID;
     take_rows(core, segment, inventory);
+    if (inventory->end_slot > segment->told_slots)
+        segment->told_slots = inventory->end_slot;
     if (!inventory->last || segment->told)
         return SNOW_OK;
     if (space_is_recovering(segment->space) && open_space(core, segment) != SNOW_OK)

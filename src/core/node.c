@@ -463,8 +463,10 @@ void core_mount(struct core *core, const struct core_input *input)
     if (new_process || node->secret_term != core->term)
         node->secret = make_secret(core, node);
     node->secret_term = core->term;
-    for (uint32_t i = 0; i < node->segment_count; i++)
+    for (uint32_t i = 0; i < node->segment_count; i++) {
         core->segments[node->first_segment + i]->told = false;
+        core->segments[node->first_segment + i]->told_slots = 0;
+    }
     hear(core, node);
     if (node->adopts)
         expect(core, node->incarnation);

@@ -268,6 +268,7 @@ struct segment {
     uint32_t drop_cursor; /* DEAD: next slot to look at */
     bool dropping;        /* DEAD: its extents are being dropped in steps */
     bool told;            /* its inventory is complete */
+    uint32_t told_slots;  /* from slot 0 on, since the mount */
     uint8_t tier;
     char name[LIMIT_NAME_SIZE + 1];
     /* Forgets gathered in this step. */

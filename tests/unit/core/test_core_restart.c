@@ -399,6 +399,28 @@ static void test_odd_rows(void **state)
     world_deinit(&world);
 }
 
+/* Slots that were not told may hold something: their inventory is not complete. */
+static void test_gap_in_an_inventory(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    struct world_node *node = node_add(&world, MIB, 256);
+
+    node_mount(&world, node);
+    assert_int_equal(node_tell(&world, node, 0, 0, 100, true), SNOW_INVALID);
+    assert_int_equal(node_tell(&world, node, 0, 100, 256, true), SNOW_INVALID);
+    assert_int_equal(node_tell(&world, node, 0, 0, 100, false), SNOW_OK);
+    assert_int_equal(node_tell(&world, node, 0, 0, 100, false), SNOW_OK);
+    assert_int_equal(node_tell(&world, node, 0, 101, 256, true), SNOW_INVALID);
+    assert_int_equal(world_metric(&world, "nodes_alive"), 0);
+    assert_int_equal(node_tell(&world, node, 0, 100, 256, true), SNOW_OK);
+    assert_int_equal(world_metric(&world, "nodes_alive"), 1);
+    world_deinit(&world);
+}
+
 static void test_remount_in_the_middle(void **state)
 {
     struct small_world small;
@@ -461,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_removal_before_a_copy_is_told),
         cmocka_unit_test(test_pins_are_learned),
         cmocka_unit_test(test_odd_rows),
+        cmocka_unit_test(test_gap_in_an_inventory),
         cmocka_unit_test(test_remount_in_the_middle),
         cmocka_unit_test(test_terms),
     };
