@@ -5,11 +5,10 @@ import os
 import random
 import signal
 import socket
-import subprocess
 import time
 import unittest
 
-from cluster import BINARY, SOURCE, Folder, Process, run, wait_for
+from cluster import SLOW, SOURCE, TEST_DEADLINE_S, Case, Folder, Process, run, wait_for
 
 
 def dev(*more):
@@ -25,7 +24,7 @@ def node(address, *more, memory="32MiB"):
     return Process("node", "--master", address, "--memory", memory, *more, expect="ready")
 
 
-class Commands(unittest.TestCase):
+class Commands(Case):
     @classmethod
     def setUpClass(cls):
         cls.cluster = dev()
@@ -126,7 +125,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(json.loads(run("stat", "pinned", "--json", *self.at)[1])["pin"], "none")
 
 
-class BadInput(unittest.TestCase):
+class BadInput(Case):
     @classmethod
     def setUpClass(cls):
         cls.cluster = dev()
@@ -220,7 +219,7 @@ class BadInput(unittest.TestCase):
     def test_unreachable_master(self):
         began = time.monotonic()
         self.refused("get", "x", "--master", "127.0.0.1:1", "--deadline", "1s", says="127.0.0.1:1")
-        self.assertLess(time.monotonic() - began, 3)
+        self.assertLess(time.monotonic() - began, 3 * SLOW)
 
     def test_traces(self):
         with Folder() as folder:
@@ -254,7 +253,7 @@ class BadInput(unittest.TestCase):
         self.assertEqual(run("get", "after-noise", *self.at)[1], b"1")
 
 
-class Restarts(unittest.TestCase):
+class Restarts(Case):
     def test_the_master_is_killed(self):
         with Folder() as folder:
             first = master(folder + "/state")
@@ -306,7 +305,7 @@ class Restarts(unittest.TestCase):
             holder.pause()
             began = time.monotonic()
             status, output, _ = run("get", "key", *at)
-            self.assertLess(time.monotonic() - began, 5)
+            self.assertLess(time.monotonic() - began, 5 * SLOW)
             self.assertEqual((status, output), (1, b""))
             holder.resume()
             wait_for(lambda: run("get", "key", *at)[1] == b"value", 20)
@@ -349,11 +348,11 @@ class Restarts(unittest.TestCase):
         cluster.resume()
         began = time.monotonic()
         cluster.process.wait(timeout=5)
-        cluster.process.stdout.close()
-        self.assertLess(time.monotonic() - began, 2)
+        self.assertLess(time.monotonic() - began, 2 * SLOW)
+        cluster.close()
 
 
-class Replay(unittest.TestCase):
+class Replay(Case):
     fields = {"requests", "blocks", "hit_blocks", "hit_ratio", "infinite_hit_ratio", "wrong_bytes",
               "failed_puts", "failed_gets", "evicted_objects", "puts_waited", "leases_broken",
               "put_bytes", "get_bytes", "wall_s", "put_us", "get_us"}
@@ -361,7 +360,8 @@ class Replay(unittest.TestCase):
     def test_a_part_of_the_trace(self):
         trace = os.path.join(SOURCE, "traces", "conversation_trace.jsonl")
         status, output, errors = run("replay", trace, "--requests", "400", "--clients", "3",
-                                     "--pool", "5%", "--block-bytes", "4KiB", "--json", timeout=120)
+                                     "--pool", "5%", "--block-bytes", "4KiB", "--json",
+                                     timeout=TEST_DEADLINE_S)
         self.assertEqual(status, 0, errors)
         report = json.loads(output)
         self.assertEqual(set(report), self.fields)
@@ -375,7 +375,7 @@ class Replay(unittest.TestCase):
     def test_a_pool_without_pressure_lets_no_put_wait(self):
         trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
         status, output, errors = run("replay", trace, "--requests", "20", "--pool", "200%",
-                                     "--json", env={"SNOWSKIN_TOKEN": "secret"}, timeout=120)
+                                     "--json", env={"SNOWSKIN_TOKEN": "secret"}, timeout=TEST_DEADLINE_S)
         self.assertEqual(status, 0, errors)
         self.assertEqual(json.loads(output)["puts_waited"], 0)
 
@@ -386,7 +386,7 @@ class Replay(unittest.TestCase):
         for requests in (150, 1):
             status, output, errors = run(
                 "replay", trace, "--requests", requests, "--clients", "2", "--block-bytes", "32KiB",
-                "--master", cluster.address, "--token", "secret", "--json", timeout=120)
+                "--master", cluster.address, "--token", "secret", "--json", timeout=TEST_DEADLINE_S)
             self.assertEqual(status, 0, errors)
             evicted.append(json.loads(output)["evicted_objects"])
         self.assertGreater(evicted[0], 1000)
