@@ -375,7 +375,8 @@ class Replay(Case):
     def test_a_pool_without_pressure_lets_no_put_wait(self):
         trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
         status, output, errors = run("replay", trace, "--requests", "20", "--pool", "200%",
-                                     "--json", env={"SNOWSKIN_TOKEN": "secret"}, timeout=TEST_DEADLINE_S)
+                                     "--json", env={"SNOWSKIN_TOKEN": "secret"},
+                                     timeout=TEST_DEADLINE_S)
         self.assertEqual(status, 0, errors)
         self.assertEqual(json.loads(output)["puts_waited"], 0)
 
