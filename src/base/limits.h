@@ -49,7 +49,6 @@
 #define LIMIT_INVENTORY_SLOTS 4096u /* slots that one inventory message tells */
 #define LIMIT_INVENTORY_ROWS 256u   /* rows of one inventory message */
 #define LIMIT_STEP_OBJECTS 256u     /* objects that one bounded step looks at */
-#define LIMIT_WRITE_INTERVALS 1024u /* disjoint covered ranges of one open write */
 
 #if LIMIT_INVENTORY_ROWS > LIMIT_BATCH_ITEMS
 #error "an inventory message is a batch"
