@@ -99,8 +99,10 @@ void core_destroy(struct core *core)
         free(core->segments[i]->forgets);
         free(core->segments[i]);
     }
-    for (uint32_t i = 0; i < core->node_count; i++)
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        free(core->nodes[i]->ended);
         free(core->nodes[i]);
+    }
     pool_deinit(&core->objects);
     pool_deinit(&core->spreads);
     pool_deinit(&core->writes);
@@ -154,7 +156,6 @@ static void session_message(struct core *core, const struct core_input *input)
 {
     request_handler handler = handler_of(input->type);
     uint32_t session = 0;
-
     const struct session *sender = core_session_find(core, input->from, &session);
 
     if (sender == NULL || !sender->linked) {

@@ -244,6 +244,9 @@ void core_heartbeat(struct core *core, const struct core_input *input);
 void core_node_break(struct core *core, struct node *node);
 void core_node_report(struct core *core, const struct wire_report_peer_msg *message);
 struct node *core_node_at(struct core *core, uint64_t number); /* NULL: no such node */
+/* A put_end came: its nodes that are telling their inventory have said FREE or WRITING before.
+ * NO_MEMORY. */
+MUST_CHECK enum snow_status core_node_note_ended(struct core *core, uint32_t number);
 /* ALIVE, when it has told everything and forgotten what is not believed. */
 void core_node_settle(struct core *core, struct node *node);
 void core_expected_start(struct core *core, const struct core_start *start);

@@ -9,8 +9,8 @@
  *   CLOSING                       forget again
  *   WRITING    any row            the grant stands
  *   READABLE   WRITTEN            nothing
- *   READABLE   no row             that copy is lost
- *   READABLE   another row        that copy is lost; the extent is held until the row is forgotten
+ *   READABLE   another, or none   that copy is lost, unless its put_end came after the node had
+ *                                 begun to tell; the extent is held until the node has forgotten it
  *   unknown    WRITTEN            adopted when complete, unless a younger complete version of the
  *                                 key is known
  *   unknown    another row        the extent is held until the row is forgotten
@@ -304,6 +304,22 @@ static void replace_copy(struct core *core, uint32_t number, uint32_t index, uin
     core_part_lost(core, number, index);
 }
 
+/* A client's word that the part is WRITTEN came after the node had begun to tell: a row from before
+ * says nothing against it. */
+static bool came_meanwhile(const struct core *core, const struct segment *segment, uint32_t slot,
+                           uint64_t gen)
+{
+    const struct node *node = core->nodes[segment->node];
+
+    for (uint32_t i = 0; i < node->ended_count; i++) {
+        const struct ended_part *part = &node->ended[i];
+
+        if (part->segment == segment->index && part->slot == slot && part->gen == gen)
+            return true;
+    }
+    return false;
+}
+
 /* row NULL: FREE on the node. */
 static void compare_slot(struct core *core, struct segment *segment, uint32_t slot,
                          const struct wire_inventory_row *row)
@@ -317,10 +333,10 @@ static void compare_slot(struct core *core, struct segment *segment, uint32_t sl
         return;
     core_count(core, CORE_METRIC_inventory_conflicts, row != NULL && !same);
     if (object->state == OBJECT_READABLE || object->state == OBJECT_RECOVERING) {
-        if (row == NULL)
-            core_copy_lost(core, number, index);
-        else if (!same || row->state != WIRE_SLOT_WRITTEN)
-            replace_copy(core, number, index, row->gen);
+        if ((same && row->state == WIRE_SLOT_WRITTEN) ||
+            ((row == NULL || same) && came_meanwhile(core, segment, slot, object->gen)))
+            return;
+        replace_copy(core, number, index, row == NULL ? object->gen : row->gen);
         return;
     }
     /* WRITING: the grant stands; what lies in its place goes. */

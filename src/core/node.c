@@ -226,6 +226,31 @@ void core_heartbeat(struct core *core, const struct core_input *input)
     core_reply(core, input->token, WIRE_heartbeat, reply);
 }
 
+enum snow_status core_node_note_ended(struct core *core, uint32_t number)
+{
+    uint32_t count = core_part_count(core, number);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, number, i);
+        struct node *node = core->nodes[core->segments[part.segment]->node];
+
+        if (!part.present || !node->inventory_due)
+            continue;
+        if (node->ended_count == node->ended_capacity) {
+            uint32_t capacity = node->ended_capacity == 0 ? 16 : node->ended_capacity * 2;
+            struct ended_part *grown = realloc(node->ended, capacity * sizeof(*grown));
+
+            if (grown == NULL)
+                return SNOW_NO_MEMORY;
+            node->ended = grown;
+            node->ended_capacity = capacity;
+        }
+        node->ended[node->ended_count++] = (struct ended_part){
+            .segment = part.segment, .slot = part.slot, .gen = core_object(core, number)->gen};
+    }
+    return SNOW_OK;
+}
+
 static bool holds_strays(const struct core *core, const struct node *node)
 {
     for (uint32_t i = 0; i < node->segment_count && !node->adopts; i++) {
@@ -455,6 +480,7 @@ void core_mount(struct core *core, const struct core_input *input)
     node->linked = true;
     node->inventory_due = true;
     node->inventories = 0;
+    node->ended_count = 0;
     node->state = NODE_RECOVERING;
     node->timer.on_event = on_silence;
     copy_text(node->address, mount->address);

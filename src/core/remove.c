@@ -108,6 +108,7 @@ void core_remove_match(struct core *core, const struct core_input *input, uint32
     request->pattern = pattern;
     request->cursor = 1;
     request->cursor_end = core->objects.fresh;
+    request->unsure = !core_is_ready(core);
     list_push(&core->jobs, &request->job);
 }
 
@@ -146,6 +147,7 @@ void core_remove_match_done(struct core *core, struct request *request, bool rem
     request->pending--;
     request->removed += removed;
     request->uncertain += removed && status != SNOW_OK;
+    request->unsure = request->unsure || status == SNOW_UNCERTAIN;
     finish_match(core, request);
 }
 
@@ -176,7 +178,7 @@ void *core_remove_match_reply(struct core *core, const struct request *request)
     reply->removed = request->removed;
     reply->guarded = request->guarded;
     reply->uncertain = request->uncertain;
-    if (request->uncertain > 0 || !core_is_ready(core))
+    if (request->uncertain > 0 || request->unsure)
         reply->status = SNOW_UNCERTAIN;
     if (request->gave_up > 0) {
         reply->status = SNOW_LIMIT;

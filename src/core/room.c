@@ -368,6 +368,11 @@ const char *core_room_reason(struct core *core, const struct request *request, u
         snprintf(text, REASON_SIZE,
                  "the session's own open writes (%llu bytes) fill its share of the pool",
                  (unsigned long long)session->writing_bytes);
+    else if (request->lacking != UINT16_MAX &&
+             core_segment_open(core, core->segments[request->lacking]) &&
+             space_slots_free(core->segments[request->lacking]->space) == 0)
+        snprintf(text, REASON_SIZE, "all %u slots of a segment are taken: more of them are needed",
+                 space_slot_count(core->segments[request->lacking]->space));
     else
         snprintf(text, REASON_SIZE,
                  "of %llu bytes: %llu free in runs that do not fit, %llu leased, %llu hard-pinned, "

@@ -179,6 +179,7 @@ struct request {
     uint32_t cursor_end;     /* objects at and above came later */
     uint32_t pending;        /* closings under way */
     uint32_t gave_up;        /* keys on which the pattern took too many steps */
+    bool unsure;             /* something may come back: a node is missing or out of reach */
     bool timed_out;          /* its deadline came before its end */
     uint64_t removed;
     uint64_t guarded;
@@ -230,6 +231,12 @@ struct session {
 
 enum node_state { NODE_UNUSED, NODE_RECOVERING, NODE_ALIVE, NODE_SUSPECT, NODE_DEAD };
 
+struct ended_part {
+    uint16_t segment; /* index in core->segments */
+    uint32_t slot;
+    uint64_t gen;
+};
+
 struct node {
     struct wheel_timer timer; /* silence */
     uint64_t incarnation;
@@ -243,6 +250,10 @@ struct node {
     bool linked;          /* its connection stands */
     bool inventory_due;   /* an inventory is under way: first of this master, or after a return */
     uint32_t inventories; /* segments told whole since the mount */
+    /* Parts here whose put_end came while the inventory is under way. */
+    struct ended_part *ended; /* malloc'd */
+    uint32_t ended_count;
+    uint32_t ended_capacity;
     bool adopts;          /* what it holds may be believed: it was not given up before */
     uint32_t reports;     /* of clients that could not reach it, since its last heartbeat */
     uint32_t secret_term; /* the term its secret was made in */

@@ -413,10 +413,17 @@ static enum snow_status settle_copies(struct core *core, uint32_t number, uint16
         core_write_fail(core, number);
         return SNOW_GONE;
     }
-    if (written != granted && core_parts_split(core, number, written) != SNOW_OK)
+    if (core_node_note_ended(core, number) != SNOW_OK ||
+        (written != granted && core_parts_split(core, number, written) != SNOW_OK))
         return SNOW_BUSY;
     *shortfall = asked - (uint32_t)__builtin_popcount(written);
     return SNOW_OK;
+}
+
+/* What is gone may still lie on a node that is missing. */
+static enum snow_status certainly(const struct core *core)
+{
+    return core_is_ready(core) ? SNOW_OK : SNOW_UNCERTAIN;
 }
 
 static enum snow_status missing_gen(const struct core *core)
@@ -453,8 +460,7 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
     /* Asked again it is READABLE already; what it replaced may still be on its way out, or lie on a
      * node that is still missing. */
     if (replaces)
-        core_close_wait(core, key, request, index, core_is_ready(core) ? SNOW_OK : SNOW_UNCERTAIN,
-                        shortfall);
+        core_close_wait(core, key, request, index, certainly(core), shortfall);
     else
         core_answer_status(core, request, index, SNOW_OK, shortfall, 0);
 }
@@ -488,7 +494,7 @@ static void abort_item(struct core *core, struct request *request, uint32_t inde
         core_count(core, CORE_METRIC_puts_aborted, 1);
         core_write_fail(core, number);
     }
-    core_close_wait(core, key, request, index, SNOW_OK, 0);
+    core_close_wait(core, key, request, index, certainly(core), 0);
 }
 
 void core_put_abort(struct core *core, const struct core_input *input, uint32_t session)

@@ -255,13 +255,45 @@ static void test_return_compares_rows(void **state)
     assert_int_equal(lookup_status(world, small.session, "c"), SNOW_NOT_FOUND);
     assert_int_equal(lookup_status(world, small.session, "d"), SNOW_NOT_FOUND);
     assert_int_equal(lookup_status(world, small.session, "e"), SNOW_OK);
-    /* The extents of c and d are held until the node says FREED. */
-    assert_int_equal(world_metric(world, "used_bytes"), 4 * 256);
-    assert_int_equal(small.node->forget_count, 3);
+    /* The extents of b, c and d are held until the node says FREED. */
+    assert_int_equal(world_metric(world, "used_bytes"), 5 * 256);
+    assert_int_equal(small.node->forget_count, 4);
     small.node->holds_freed = false;
     world_settle(world);
     assert_int_equal(world_metric(world, "used_bytes"), 2 * 256);
     assert_true(slots[200].row.state == WIRE_SLOT_FREE);
+    world_deinit(world);
+}
+
+/* A row from before the put_end says nothing against it. */
+static void test_put_ends_while_a_node_tells(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    struct world_request *request = put_start(world, small.session, 1, "a", 100);
+
+    node_break(world, small.node);
+    node_mount(world, small.node);
+    /* The node sends its rows; on another connection the client writes, and ends. */
+    struct wire_inventory_req rows = {.end_slot = 256, .last = 1};
+
+    grant_write(world, world_key("a"), 100, &request->grants[0], 0);
+    assert_int_equal(
+        put_end_gen(world, small.session, "a", request->grants[0].gen, 1)->statuses[0].status,
+        SNOW_OK);
+    assert_int_equal(world_ask(world, small.node->number, WIRE_inventory, &rows, 1, 1000)->status,
+                     SNOW_OK);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_OK);
+    /* The next inventory is from after it. */
+    node_break(world, small.node);
+    node_mount(world, small.node);
+    assert_int_equal(world_ask(world, small.node->number, WIRE_inventory, &rows, 1, 1000)->status,
+                     SNOW_OK);
+    assert_int_equal(lookup_status(world, small.session, "a"), SNOW_NOT_FOUND);
+    assert_int_equal(world_metric(world, "free_bytes"), MIB);
     world_deinit(world);
 }
 
@@ -486,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_dead),
         cmocka_unit_test(test_copies_lost_before_put_end),
         cmocka_unit_test(test_return_compares_rows),
+        cmocka_unit_test(test_put_ends_while_a_node_tells),
         cmocka_unit_test(test_grant_stands_over_a_return),
         cmocka_unit_test(test_other_segments),
         cmocka_unit_test(test_refused_mounts),

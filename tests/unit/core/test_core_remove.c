@@ -179,6 +179,26 @@ static void test_uncertain_holder(void **state)
     world_deinit(world);
 }
 
+/* What is on its way out, but may come back, makes a removal of everything uncertain. */
+static void test_match_with_a_holder_away(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    uint64_t gen = put_start(world, small.session, 1, "a", 100)->grants[0].gen;
+
+    node_break(world, small.node);
+    assert_int_equal(put_abort_gen(world, small.session, "a", gen)->statuses[0].status,
+                     SNOW_UNCERTAIN);
+    const struct wire_remove_match_rep *reply = match(world, small.session, WIRE_MATCH_ALL, "");
+
+    assert_int_equal(reply->status, SNOW_UNCERTAIN);
+    assert_int_equal(reply->removed, 0);
+    world_deinit(world);
+}
+
 /* An evicted version whose node has not acknowledged must not come back either. */
 static void test_remove_waits_for_older_versions(void **state)
 {
@@ -311,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_match_waits_and_expires),
         cmocka_unit_test(test_pattern_that_gives_up),
         cmocka_unit_test(test_uncertain_holder),
+        cmocka_unit_test(test_match_with_a_holder_away),
         cmocka_unit_test(test_remove_waits_for_older_versions),
         cmocka_unit_test(test_removed_returns_can_be_planted),
         cmocka_unit_test(test_list),

@@ -254,6 +254,18 @@ static void test_removal_while_a_node_is_missing(void **state)
     world_run(&world, NS_PER_MS);
     assert_int_equal(((struct wire_remove_match_rep *)request->message)->status, SNOW_UNCERTAIN);
     assert_int_equal(((struct wire_remove_match_rep *)request->message)->removed, 1);
+    /* Also when the node comes before the answer: it was missing when the removal began. */
+    world.nodes[0].holds_closed = true;
+    put_start(&world, session, 5, "c", 100);
+    put_end_gen(&world, session, "c", WIRE_GEN(core_term(world.core), 1), 1);
+    request = world_ask(&world, session, WIRE_remove_match, &all, 1, 1000);
+    node_mount(&world, &world.nodes[1]);
+    node_tell_all(&world, &world.nodes[1]);
+    assert_false(request->done);
+    world.nodes[0].holds_closed = false;
+    world_settle(&world);
+    assert_true(request->done && core_is_ready(world.core));
+    assert_int_equal(((struct wire_remove_match_rep *)request->message)->status, SNOW_UNCERTAIN);
     world_deinit(&world);
 }
 
