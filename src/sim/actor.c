@@ -75,19 +75,24 @@ static void rest_a_while(struct lane *lane)
     world_alarm_arm(cluster->world, &lane->pause, now_of(lane) + pause_ns);
 }
 
-static enum history_end end_of(enum snow_status status)
+/* A put that was repeated after a lost answer, or by another master, may find its own value there
+ * (EXISTS) or be refused while that is still to be learned: then nobody knows. */
+static enum history_end end_of(const struct cluster *cluster, enum snow_status status)
 {
+    bool repeated = !cluster->plan.must_make_room;
+
     switch (status) {
     case SNOW_OK:
         return HISTORY_STORED;
     case SNOW_UNCERTAIN:
         return HISTORY_STORED_UNCERTAIN;
-    case SNOW_EXISTS:
-    case SNOW_NO_SPACE:
     case SNOW_INVALID:
     case SNOW_LIMIT:
-    case SNOW_IN_PROGRESS:
         return HISTORY_NOT_STORED;
+    case SNOW_EXISTS:
+    case SNOW_NO_SPACE:
+    case SNOW_IN_PROGRESS:
+        return repeated ? HISTORY_UNKNOWN : HISTORY_NOT_STORED;
     default:
         return HISTORY_UNKNOWN;
     }
@@ -119,8 +124,8 @@ static void on_put(struct client_put_op *op)
         enum snow_status status = lane->puts[i].status;
 
         cluster->puts++;
-        const char *wrong =
-            history_put_end(cluster->history, lane->attempts[i], end_of(status), now_of(lane));
+        const char *wrong = history_put_end(cluster->history, lane->attempts[i],
+                                            end_of(cluster, status), now_of(lane));
 
         if (wrong != NULL)
             cluster_find(cluster, "%s", wrong);
