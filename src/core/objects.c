@@ -326,15 +326,13 @@ bool core_part_find(const struct core *core, uint32_t number, uint32_t segment, 
 
 /* ---- where its bytes can be read ---- */
 
-static enum access part_access(const struct core *core, const struct part *part)
+static enum access segment_access(const struct core *core, uint16_t index)
 {
-    const struct segment *segment = core->segments[part->segment];
+    const struct segment *segment = core->segments[index];
 
-    if (!part->present || segment->space == NULL)
+    if (segment->space == NULL)
         return ACCESS_NONE;
-    const struct node *node = core->nodes[segment->node];
-
-    switch (node->state) {
+    switch (core->nodes[segment->node]->state) {
     case NODE_ALIVE:
     case NODE_RECOVERING:
         return ACCESS_NOW;
@@ -357,7 +355,7 @@ enum access core_replica_access(const struct core *core, uint32_t number, uint8_
 
         if (part.replica != replica)
             continue;
-        enum access access = part_access(core, &part);
+        enum access access = part.present ? segment_access(core, part.segment) : ACCESS_NONE;
 
         found++;
         wanted = part.parts;
@@ -369,15 +367,16 @@ enum access core_replica_access(const struct core *core, uint32_t number, uint8_
 
 enum access core_object_access(const struct core *core, uint32_t number)
 {
+    const struct object *object = core_object(core, number);
     enum access best = ACCESS_NONE;
 
+    if ((object->flags & OBJECT_SPREAD) == 0)
+        return object->place == SPACE_NONE ? ACCESS_NONE : segment_access(core, object->segment);
     for (uint8_t replica = 0; replica < LIMIT_REPLICAS && best < ACCESS_NOW; replica++) {
         enum access access = core_replica_access(core, number, replica);
 
         if (access > best)
             best = access;
-        if ((core_object(core, number)->flags & OBJECT_SPREAD) == 0)
-            break;
     }
     return best;
 }

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define LEASE_NS_PER_BYTE 10u /* 100 MB/s */
+#define AHEAD 8u              /* keys between two stages of a look-up */
 
 /* ---- reads ---- */
 
@@ -436,26 +437,34 @@ static void touch_found(struct core *core, const struct wire_lookup_req *lookup,
     }
 }
 
-/* A look-up is three cache misses, one after the other: bucket, record, key.  Those of a batch are
- * made to overlap: each stage for all keys before the next.  hashes: out; numbers: scratch. */
-static void prefetch(const struct core *core, const struct wire_lookup_req *lookup,
+/* A record may lie in two cache lines. */
+static void prefetch_record(const struct object *object)
+{
+    __builtin_prefetch(object);
+    __builtin_prefetch(&object->guard);
+}
+
+/* A look-up is three cache misses, one after the other: bucket, record, key.  Those of different
+ * keys overlap: each stage runs so many keys ahead of the next.  numbers is scratch until its key
+ * has passed all stages. */
+static void prefetch(const struct core *core, const struct wire_lookup_req *lookup, uint32_t at,
                      uint64_t *hashes, uint32_t *numbers)
 {
     struct index_cursor cursor;
+    uint32_t record = at - AHEAD; /* wraps below 0: no such key */
+    uint32_t key = record - AHEAD;
 
-    for (uint32_t i = 0; i < lookup->keys_count; i++) {
-        hashes[i] = hash_key(CORE_TENANT, lookup->keys[i].key).low;
-        index_prefetch(core->index, hashes[i]);
+    if (at < lookup->keys_count) {
+        hashes[at] = hash_key(CORE_TENANT, lookup->keys[at].key).low;
+        index_prefetch(core->index, hashes[at]);
     }
-    for (uint32_t i = 0; i < lookup->keys_count; i++) {
-        numbers[i] = index_first(core->index, hashes[i], &cursor);
-        if (numbers[i] != 0)
-            __builtin_prefetch(core_object(core, numbers[i]));
+    if (record < lookup->keys_count) {
+        numbers[record] = index_first(core->index, hashes[record], &cursor);
+        if (numbers[record] != 0)
+            prefetch_record(core_object(core, numbers[record]));
     }
-    for (uint32_t i = 0; i < lookup->keys_count; i++) {
-        if (numbers[i] != 0 && core_object(core, numbers[i])->key != 0)
-            keys_prefetch(core->keys, core_object(core, numbers[i])->key);
-    }
+    if (key < lookup->keys_count && numbers[key] != 0 && core_object(core, numbers[key])->key != 0)
+        keys_prefetch(core->keys, core_object(core, numbers[key])->key);
 }
 
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session)
@@ -468,9 +477,13 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
 
     reply->items = core_out(core, lookup->keys_count, sizeof(*reply->items));
     reply->items_count = lookup->keys_count;
-    prefetch(core, lookup, hashes, numbers);
-    for (uint32_t i = 0; i < lookup->keys_count; i++)
-        numbers[i] = look_up(core, lookup, i, hashes[i], &spare, &reply->items[i]);
+    for (uint32_t at = 0; at < lookup->keys_count + 3 * AHEAD; at++) {
+        uint32_t i = at - 3 * AHEAD;
+
+        prefetch(core, lookup, at, hashes, numbers);
+        if (i < lookup->keys_count)
+            numbers[i] = look_up(core, lookup, i, hashes[i], &spare, &reply->items[i]);
+    }
     core_count(core, CORE_METRIC_keys_looked_up, lookup->keys_count);
     touch_found(core, lookup, numbers);
     if (lookup->operation != 0)
