@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #define COMING_NS (50 * NS_PER_MS)
+#define STEP_CLOSINGS (16 * LIMIT_STEP_OBJECTS)
 
 static struct closing *closing_of(const struct core *core, uint32_t number)
 {
@@ -140,7 +141,7 @@ void core_closing_age(struct core *core)
 {
     struct list_link *link;
 
-    while ((link = list_first(&core->closings)) != NULL) {
+    for (uint32_t i = 0; i < STEP_CLOSINGS && (link = list_first(&core->closings)) != NULL; i++) {
         struct closing *closing = list_entry(link, struct closing, by_age);
 
         if (core->now_ns < closing->since_ns + COMING_NS)

@@ -19,6 +19,7 @@
 
 #define PASSED_MAX 16u
 #define LOOK_AHEAD 8u
+#define STEP_WAITERS (4 * LIMIT_STEP_OBJECTS)
 #define RESERVE_MAX (256 * MIB)
 #define RATE_WINDOW_NS (100 * NS_PER_MS)
 #define BREAK_PROBES_NS (50 * NS_PER_MS)
@@ -329,11 +330,13 @@ static void serve_behind(struct core *core, struct waiter *head)
 void core_room_serve(struct core *core)
 {
     struct list_link *link;
+    uint32_t looked = 0;
 
     core->room_changed = false;
     if (FAULT(core->faults, lost_wakeup))
         return;
-    while ((link = list_first(&core->room)) != NULL) { /* whoever is served may let others in */
+    while ((link = list_first(&core->room)) != NULL && looked++ < STEP_WAITERS) {
+        /* Whoever is served may let others in: the first one anew each time. */
         struct waiter *waiter = list_entry(link, struct waiter, link);
         struct session *session = session_of(core, waiter);
 
@@ -348,7 +351,7 @@ void core_room_serve(struct core *core)
             break;
         }
     }
-    core->room_changed = core->evictions_left == 0;
+    core->room_changed = core->evictions_left == 0 || looked > STEP_WAITERS;
 }
 
 /* ---- reasons ---- */

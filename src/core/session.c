@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#define STEP_WRITES (4 * LIMIT_STEP_OBJECTS)
+
 /* id = index in core->sessions + 1 in the low 16 bits, the rest random. */
 struct session *core_session_find(struct core *core, uint64_t id, uint32_t *index)
 {
@@ -18,15 +20,16 @@ struct session *core_session_find(struct core *core, uint64_t id, uint32_t *inde
     return core->sessions[at];
 }
 
-static void abort_writes(struct core *core, struct session *session)
+/* Aborts at most max of them. */
+static void abort_writes(struct core *core, struct session *session, uint32_t max)
 {
     struct list_link *link;
 
-    while ((link = list_first(&session->writes)) != NULL) {
+    for (uint32_t i = 0; i < max && (link = list_first(&session->writes)) != NULL; i++) {
         core_count(core, CORE_METRIC_puts_expired, 1);
         core_write_fail(core, list_entry(link, struct write, of_session)->object);
     }
-    session->writes_ended = true;
+    session->writes_ended = list_is_empty(&session->writes);
 }
 
 static void end_requests(struct core *core, struct session *session)
@@ -43,7 +46,7 @@ static void end_session(struct core *core, uint32_t index)
     struct list_link *link;
 
     end_requests(core, session);
-    abort_writes(core, session);
+    abort_writes(core, session, UINT32_MAX);
     while ((link = list_first(&session->reads)) != NULL)
         core_read_free(core, list_entry(link, struct read, of_session));
     wheel_cancel(&core->wheel, &session->timer);
@@ -61,7 +64,11 @@ static void on_session_timer(struct wheel_timer *timer, void *owner)
         end_session(core, (uint32_t)((session->id & 0xffff) - 1));
         return;
     }
-    abort_writes(core, session);
+    abort_writes(core, session, STEP_WRITES);
+    if (!session->writes_ended) { /* the rest in later steps */
+        wheel_arm(&core->wheel, &session->timer, core->now_ns + CORE_TICK_NS);
+        return;
+    }
     uint64_t left_ns = core->options.session_end_ns > core->options.session_return_ns
                            ? core->options.session_end_ns - core->options.session_return_ns
                            : 0;

@@ -54,6 +54,44 @@ static void test_break_and_end(void **state)
     world_deinit(world);
 }
 
+/* Many open writes end in bounded steps. */
+static void test_many_open_writes(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 16 * MIB);
+    world->unchecked = true;
+    small.node->holds_closed = true;
+    for (uint32_t batch = 0; batch < 3; batch++) {
+        struct wire_put_start_req *put = put_message(world, batch + 1, "x", 1);
+
+        put->items_count = 1000;
+        put->items = world_take(world, 1000, sizeof(*put->items));
+        for (uint32_t i = 0; i < 1000; i++) {
+            char *key = world_take(world, 1, 16);
+
+            snprintf(key, 16, "k%u", batch * 1000 + i);
+            put->items[i] = (struct wire_put_item){.key = world_key(key), .size = 1, .replicas = 1};
+        }
+        assert_true(put_send(world, small.session, put, 0)->done);
+    }
+    session_break(world, small.session);
+    uint64_t before = world_metric(world, "objects_writing");
+
+    assert_int_equal(before, 3000);
+    for (uint32_t i = 0; i < 3000 && before > 0; i++) {
+        world->now_ns += NS_PER_MS;
+        world_tick(world);
+        assert_true(before - world_metric(world, "objects_writing") <= 4 * LIMIT_STEP_OBJECTS);
+        before = world_metric(world, "objects_writing");
+    }
+    assert_int_equal(before, 0);
+    core_check(world->core);
+    world_deinit(world);
+}
+
 static void test_break_cancels_waiting(void **state)
 {
     struct small_world small;
@@ -175,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_break_and_return),
         cmocka_unit_test(test_break_and_end),
+        cmocka_unit_test(test_many_open_writes),
         cmocka_unit_test(test_break_cancels_waiting),
         cmocka_unit_test(test_many_sessions),
         cmocka_unit_test(test_reads_are_bounded),
