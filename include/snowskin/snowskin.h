@@ -14,6 +14,7 @@
 #ifndef SNOWSKIN_SNOWSKIN_H
 #define SNOWSKIN_SNOWSKIN_H
 
+#include "snowskin/api.h"
 #include "snowskin/status.h"
 
 #include <stddef.h>
@@ -23,9 +24,10 @@
 extern "C" {
 #endif
 
-#define SNOW_API __attribute__((visibility("default")))
-
 #define SNOW_DEPTH_UNKNOWN UINT32_MAX
+
+/* "0.1.0": of the library that the program runs with.  Static. */
+SNOW_API const char *snow_version(void);
 
 struct snow_client;
 

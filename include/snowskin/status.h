@@ -2,6 +2,8 @@
 #ifndef SNOWSKIN_STATUS_H
 #define SNOWSKIN_STATUS_H
 
+#include "snowskin/api.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -16,11 +18,11 @@ enum snow_status {
 enum snow_verdict { SNOW_DONE, SNOW_RETRY, SNOW_REDIRECT, SNOW_FINAL };
 
 /* The verdict of a status; SNOW_FINAL for a number that is no status.  Any thread. */
-enum snow_verdict snow_status_verdict(enum snow_status status);
+SNOW_API enum snow_verdict snow_status_verdict(enum snow_status status);
 
 /* Its name ("NOT_FOUND") and one line of text; "?" for a number that is no status.  Static. */
-const char *snow_status_name(enum snow_status status);
-const char *snow_status_text(enum snow_status status);
+SNOW_API const char *snow_status_name(enum snow_status status);
+SNOW_API const char *snow_status_text(enum snow_status status);
 
 #ifdef __cplusplus
 }

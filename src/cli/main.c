@@ -39,7 +39,8 @@ static void print_commands(FILE *file)
         fprintf(file, "  %-8s %-12s %s\n", commands[i].name, commands[i].arguments,
                 commands[i].text);
     fprintf(file, "\n`snowskin COMMAND --help` tells its options.  Each may also stand in the\n"
-                  "environment as SNOWSKIN_NAME, or in the YAML file that --config names.\n");
+                  "environment as SNOWSKIN_NAME, or in the YAML file that --config names.\n"
+                  "`snowskin --version` tells its version.\n");
 }
 
 static void print_help(const struct command *command, const struct conf *conf)
@@ -154,6 +155,10 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_commands(stdout);
+        return CLI_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
+        printf("snowskin %s\n", snow_version());
         return CLI_DONE;
     }
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
