@@ -59,3 +59,23 @@ enum snow_status env_address_split(const char *text, bool port_0, char *host, si
         return SNOW_INVALID;
     return SNOW_OK;
 }
+
+const char *env_address_local(const char *text)
+{
+    return strncmp(text, "unix:", 5) == 0 ? text + 5 : NULL;
+}
+
+enum snow_status env_address_local_check(const char *name, bool any)
+{
+    size_t size = strlen(name);
+
+    if (size > ENV_LOCAL_NAME_MAX || (name[0] != '@' && name[0] != '/'))
+        return SNOW_INVALID;
+    if (size == 1)
+        return any && name[0] == '@' ? SNOW_OK : SNOW_INVALID;
+    for (size_t i = 1; i < size; i++) {
+        if ((unsigned char)name[i] <= ' ' || name[i] == 0x7f)
+            return SNOW_INVALID;
+    }
+    return SNOW_OK;
+}

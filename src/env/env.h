@@ -119,7 +119,11 @@ void env_timer_cancel(struct env_timer *timer); /* nothing happens when it is no
 /* ---- network: byte streams ------------------------------------------------------------------ */
 
 /* Addresses are text: "host:port", "1.2.3.4:port", "[v6]:port";
- * port 0 when listening: any free one. */
+ * port 0 when listening: any free one.
+ *
+ * "unix:@name" and "unix:/path" name a process of this host.  What connects there is a stream like
+ * any other, whose bytes pass through shared memory: no system call while both sides are awake.
+ * Memory objects can be handed over on it (below).  "unix:@" when listening: any free name. */
 
 struct env_socket_options {
     /* NULL: cubic towards loopback and private addresses, else the system's */
@@ -168,6 +172,10 @@ void env_conn_close(struct env_conn *conn, bool reset);
 /* "1.2.3.4:5" of the other side, for logs; lives as long as the connection. */
 const char *env_conn_peer(const struct env_conn *conn);
 
+/* The process at the other end is on this host and runs as the user of this one: it could do to
+ * this process what it likes. */
+bool env_conn_is_same_user(const struct env_conn *conn);
+
 struct env_listener;
 
 /* Accepts connections until closed. INVALID: no address;
@@ -205,6 +213,22 @@ MUST_CHECK enum snow_status env_memory_open(struct env *env, const char *dir, co
 MUST_CHECK enum snow_status env_memory_populate(struct env *env, struct env_memory *memory,
                                                 size_t from, size_t size, size_t *done);
 void env_memory_close(struct env *env, struct env_memory *memory);
+
+/* From now on nobody can map it writable any more; mappings that are stay. Of files: nothing. */
+void env_memory_seal(struct env_memory *memory);
+
+/* Hands an object over to the process at the other end of a "unix:" connection, to map writable or
+ * not; they are taken there in the order they were handed over. INVALID: no such connection; BUSY:
+ * too many are under way; CLOSED. */
+MUST_CHECK enum snow_status env_memory_send(struct env_conn *conn, const struct env_memory *memory,
+                                            bool writable);
+
+/* Maps the next object that the peer handed over, writable where it said so; what was handed over
+ * before bytes were sent is there when these have come. trusted false: it must be an object that
+ * nobody can shrink. NOT_READY: none has come; INVALID: not to be trusted; NO_MEMORY. An object
+ * that a file lies behind is IN_USE for env_memory_open as long as any process has it mapped. */
+MUST_CHECK enum snow_status env_memory_take(struct env_conn *conn, bool trusted,
+                                            struct env_memory *memory);
 
 /* Copies bytes between a segment and a caller's memory: the only function that does. Linux: a
  * memcpy, done when the call returns. Simulator: 1 to 8 pieces at different virtual times, with

@@ -1,11 +1,14 @@
-/* Memory objects: arrays that the host owns, and what a process sees of them.
+/* Memory objects: arrays that the host owns, and what processes see of them.
  *
  * Invariants.
- *   Y1  A named object has at most one process that maps it, and outlives it.
+ *   Y1  A named object has at most one process that opened it, and outlives it.  It is opened again
+ *       only when no process has it mapped.
  *   Y2  A crash parts the two: the host keeps the bytes of that moment in another array, so that
- *       nothing a dead process still writes is ever seen.
+ *       nothing a dead process still writes is ever seen under that name.
+ *   Y3  Whoever was handed an object sees the array of the process that handed it over, also after
+ *       the end of that process.
  */
-#include "sim/env_body.h"
+#include "sim/net.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,34 +16,68 @@
 #define PAGE_SIZE ((size_t)4096)
 #define LARGE_PAGE_SIZE ((size_t)2 << 20)
 
+/* An array, alive while anybody sees it. */
+struct sim_array {
+    uint8_t *at;
+    size_t size;
+    uint32_t users;
+};
+
 /* What a host keeps under a name. */
 struct sim_memory {
     struct list_link link; /* in host->memories */
     char *path;
-    uint8_t *bytes;
-    size_t size;
+    struct sim_array *array;
     struct sim_mapping *mapping; /* NULL: nobody has it open */
+    struct sim_array *guests;    /* array that others may still have mapped, or NULL */
 };
 
 /* What a process has open. */
 struct sim_mapping {
     struct list_link link; /* in env->mappings */
     struct env *env;
-    uint8_t *bytes;
-    size_t size;
+    struct sim_array *array;
     uint64_t populated;        /* bytes, against the host's bound */
-    struct sim_memory *memory; /* NULL: anonymous, or its process has crashed; bytes are its own */
+    struct sim_memory *memory; /* NULL: anonymous, handed over, or its process has crashed */
 };
 
-static uint8_t *allocate(size_t size)
+/* Memory that was handed over and not taken. */
+struct sim_handed {
+    struct list_link link; /* in conn->handed_over */
+    struct sim_array *array;
+};
+
+static void array_release(struct sim_array *array)
+{
+    if (array == NULL || --array->users > 0)
+        return;
+    free(array->at);
+    free(array);
+}
+
+static struct sim_array *array_create(size_t size)
 {
     size_t align = size >= LARGE_PAGE_SIZE ? LARGE_PAGE_SIZE : PAGE_SIZE;
     size_t rounded = (size + align - 1) & ~(align - 1);
-    uint8_t *bytes = aligned_alloc(align, rounded);
+    struct sim_array *array = calloc(1, sizeof *array);
 
-    if (bytes != NULL)
-        memset(bytes, 0, size);
-    return bytes;
+    if (array == NULL)
+        return NULL;
+    array->users = 1;
+    array->size = size;
+    array->at = aligned_alloc(align, rounded);
+    if (array->at == NULL) {
+        free(array);
+        return NULL;
+    }
+    memset(array->at, 0, size);
+    return array;
+}
+
+static struct sim_array *array_use(struct sim_array *array)
+{
+    array->users++;
+    return array;
 }
 
 static struct sim_memory *find(struct world_host *host, const char *path)
@@ -57,7 +94,8 @@ static struct sim_memory *find(struct world_host *host, const char *path)
 static void memory_free(struct sim_memory *memory)
 {
     list_remove(&memory->link);
-    free(memory->bytes);
+    array_release(memory->array);
+    array_release(memory->guests);
     free(memory->path);
     free(memory);
 }
@@ -69,10 +107,9 @@ static struct sim_memory *memory_create(struct world_host *host, const char *pat
     if (memory == NULL)
         return NULL;
     memory->path = strdup(path);
-    memory->bytes = allocate(size);
-    memory->size = size;
+    memory->array = array_create(size);
     list_push(&host->memories, &memory->link);
-    if (memory->path != NULL && memory->bytes != NULL)
+    if (memory->path != NULL && memory->array != NULL)
         return memory;
     memory_free(memory);
     return NULL;
@@ -86,6 +123,16 @@ static bool name_is_good(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") == size;
 }
 
+/* A guest sees it still. */
+static bool has_guests(struct sim_memory *memory)
+{
+    if (memory->guests != NULL && memory->guests->users == 1) {
+        array_release(memory->guests);
+        memory->guests = NULL;
+    }
+    return memory->guests != NULL || (memory->mapping == NULL && memory->array->users > 1);
+}
+
 /* Finds or makes the named object; *existed tells which. */
 static enum snow_status open_named(struct world_host *host, const char *dir, const char *name,
                                    size_t size, struct sim_memory **memory, bool *existed)
@@ -96,9 +143,9 @@ static enum snow_status open_named(struct world_host *host, const char *dir, con
         return SNOW_INVALID;
     *memory = find(host, path);
     *existed = *memory != NULL;
-    if (*existed && (*memory)->mapping != NULL)
+    if (*existed && ((*memory)->mapping != NULL || has_guests(*memory)))
         return SNOW_IN_USE;
-    if (*existed && (*memory)->size != size)
+    if (*existed && (*memory)->array->size != size)
         return SNOW_INVALID;
     if (!*existed)
         *memory = memory_create(host, path, size);
@@ -125,8 +172,8 @@ enum snow_status env_memory_open(struct env *env, const char *dir, const char *n
     if (dir != NULL)
         status = open_named(env->host, dir, name, size, &named, &existed);
     if (status == SNOW_OK) {
-        mapping->bytes = named != NULL ? named->bytes : allocate(size);
-        if (mapping->bytes == NULL)
+        mapping->array = named != NULL ? array_use(named->array) : array_create(size);
+        if (mapping->array == NULL)
             status = SNOW_NO_SPACE;
     }
     if (status != SNOW_OK) {
@@ -134,12 +181,11 @@ enum snow_status env_memory_open(struct env *env, const char *dir, const char *n
         return status;
     }
     mapping->env = env;
-    mapping->size = size;
     mapping->memory = named;
     if (named != NULL)
         named->mapping = mapping;
     list_push(&env->mappings, &mapping->link);
-    *memory = (struct env_memory){.at = mapping->bytes,
+    *memory = (struct env_memory){.at = mapping->array->at,
                                   .size = size,
                                   .page_size = PAGE_SIZE,
                                   .existed = existed,
@@ -175,8 +221,7 @@ static void mapping_free(struct sim_mapping *mapping)
         mapping->env->host->memory_used -= mapping->populated;
     if (mapping->memory != NULL)
         mapping->memory->mapping = NULL;
-    else
-        free(mapping->bytes);
+    array_release(mapping->array);
     list_remove(&mapping->link);
     free(mapping);
 }
@@ -199,11 +244,18 @@ void sim_memory_kill(struct env *env)
             continue;
         mapping->memory = NULL;
         memory->mapping = NULL;
-        memory->bytes = allocate(memory->size);
-        if (memory->bytes == NULL)
+        struct sim_array *kept = array_create(memory->array->size);
+
+        if (kept == NULL) {
             memory_free(memory); /* lost */
-        else
-            memcpy(memory->bytes, mapping->bytes, memory->size);
+            continue;
+        }
+        memcpy(kept->at, memory->array->at, kept->size);
+        /* The dead process has one share, the host's own is another; more are guests'. */
+        array_release(memory->guests);
+        memory->guests = memory->array->users > 2 ? array_use(memory->array) : NULL;
+        array_release(memory->array);
+        memory->array = kept;
     }
 }
 
@@ -221,4 +273,81 @@ void sim_memory_lose(struct world_host *host)
 
     while ((link = list_first(&host->memories)) != NULL)
         memory_free(list_entry(link, struct sim_memory, link));
+}
+
+/* ---- handing over --------------------------------------------------------------------------- */
+
+void env_memory_seal(struct env_memory *memory)
+{
+    (void)memory; /* nothing in a simulation maps what it was not given */
+}
+
+enum snow_status env_memory_send(struct env_conn *conn, const struct env_memory *memory,
+                                 bool writable)
+{
+    struct sim_mapping *mapping = memory->private_state;
+    struct env_conn *to;
+    struct sim_handed *handed;
+
+    (void)writable;
+    if (!conn->local || conn->state != NET_OPEN)
+        return SNOW_INVALID;
+    if (conn->side == NULL || conn->side->broken)
+        return SNOW_CLOSED;
+    to = net_other(conn->side)->conn;
+    handed = to == NULL ? NULL : calloc(1, sizeof *handed);
+    if (handed == NULL)
+        return SNOW_CLOSED;
+    handed->array = array_use(mapping->array);
+    list_push(&to->handed_over, &handed->link);
+    return SNOW_OK;
+}
+
+enum snow_status env_memory_take(struct env_conn *conn, bool trusted, struct env_memory *memory)
+{
+    struct env *env = conn->loop->env;
+    struct list_link *link = list_pop(&conn->handed_over);
+    struct sim_mapping *mapping;
+
+    (void)trusted;
+    if (!conn->local)
+        return SNOW_INVALID;
+    if (link == NULL)
+        return SNOW_NOT_READY;
+    struct sim_handed *handed = list_entry(link, struct sim_handed, link);
+    struct sim_array *array = handed->array;
+
+    free(handed);
+    mapping = calloc(1, sizeof *mapping);
+    if (mapping == NULL) {
+        array_release(array);
+        return SNOW_NO_MEMORY;
+    }
+    mapping->env = env;
+    mapping->array = array;
+    list_push(&env->mappings, &mapping->link);
+    *memory = (struct env_memory){.at = array->at,
+                                  .size = array->size,
+                                  .page_size = PAGE_SIZE,
+                                  .existed = true,
+                                  .descriptor = -1,
+                                  .private_state = mapping};
+    return SNOW_OK;
+}
+
+bool env_conn_is_same_user(const struct env_conn *conn)
+{
+    return conn->local;
+}
+
+void net_drop_memories(struct env_conn *conn)
+{
+    struct list_link *link;
+
+    while ((link = list_pop(&conn->handed_over)) != NULL) {
+        struct sim_handed *handed = list_entry(link, struct sim_handed, link);
+
+        array_release(handed->array);
+        free(handed);
+    }
 }

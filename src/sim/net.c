@@ -167,6 +167,7 @@ struct env_conn *net_conn_create(struct env_loop *loop, enum net_conn_state stat
     conn->loop = loop;
     conn->id = loop->env->world->next_id++;
     conn->state = state;
+    list_init(&conn->handed_over);
     sim_event_init(&conn->tell, loop->env->world, loop, SIM_TELL, conn->id, on_tell);
     list_push(&loop->conns, &conn->link);
     return conn;
@@ -176,6 +177,7 @@ void net_conn_free(struct env_conn *conn)
 {
     if (list_is_linked(&conn->accept_link))
         list_remove(&conn->accept_link);
+    net_drop_memories(conn);
     sim_event_cancel(&conn->tell);
     if (conn->dial.world != NULL)
         sim_event_cancel(&conn->dial);

@@ -10,6 +10,7 @@
 #ifndef SIM_NET_H
 #define SIM_NET_H
 
+#include "env/address.h"
 #include "sim/env_body.h"
 
 #define NET_PEER_SIZE 320
@@ -79,12 +80,15 @@ struct env_conn {
     /* Of a dial. */
     struct sim_event dial;
     uint32_t dial_tries;
-    struct world_host *dial_host; /* NULL: nobody has that name */
+    char dial_local[ENV_LOCAL_NAME_MAX + 1]; /* of a listener of its own host; "": by port */
+    struct world_host *dial_host;            /* NULL: nobody has that name */
     uint16_t dial_port;
     struct env_socket_options options;
     /* Of an accepted one. */
     struct env_listener *listener; /* on whose queue it waits */
     struct list_link accept_link;
+    bool local;              /* within the host: memory can be handed over */
+    struct list handed_over; /* struct sim_handed: memory that waits to be taken */
     char peer[NET_PEER_SIZE];
 };
 
@@ -92,7 +96,8 @@ struct env_listener {
     struct list_link link;      /* in host->listeners; not linked: its process is dead */
     struct list_link loop_link; /* in loop->listeners */
     struct env_loop *loop;
-    uint16_t port;
+    uint16_t port; /* 0: of this host, by name */
+    char local[ENV_LOCAL_NAME_MAX + 1];
     struct env_socket_options options;
     void (*on_accept)(void *owner, struct env_conn *conn);
     void *owner;
@@ -115,6 +120,8 @@ struct net_stream *net_stream_create(struct world *world, struct world_host *fro
 void net_side_attach(struct net_side *side, struct env_conn *conn,
                      const struct env_socket_options *options);
 struct net_side *net_other(struct net_side *side);
+/* Memory that was handed over and not taken. */
+void net_drop_memories(struct env_conn *conn);
 /* One way between the hosts of a stream, drawn anew. */
 uint64_t net_latency(struct world *world, const struct world_host *a, const struct world_host *b);
 void net_drop_flight(struct net_side *side);

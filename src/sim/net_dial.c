@@ -41,6 +41,17 @@ static struct env_listener *find_listener(struct world_host *host, uint16_t port
     return NULL;
 }
 
+static struct env_listener *find_local(struct world_host *host, const char *name)
+{
+    list_each (&host->listeners, link, following) {
+        struct env_listener *listener = list_entry(link, struct env_listener, link);
+
+        if (listener->port == 0 && strcmp(listener->local, name) == 0)
+            return listener;
+    }
+    return NULL;
+}
+
 static void tell_opened(struct env_conn *conn, enum net_conn_state state, uint64_t at_ns)
 {
     conn->state = state;
@@ -67,6 +78,7 @@ static bool connect_to(struct env_conn *conn, struct env_listener *listener)
     snprintf(accepted->peer, sizeof accepted->peer, "%s:%u", from->name,
              (unsigned)(30000 + stream->id % 10000));
     accepted->listener = listener;
+    conn->local = accepted->local = listener->port == 0;
     list_push(&listener->waiting, &accepted->accept_link);
     if (!sim_event_waits(&listener->accept))
         sim_event_at(&listener->accept, world->now_ns);
@@ -93,7 +105,8 @@ static void on_dial(struct sim_event *event)
             tell_opened(conn, NET_FAILED, world->now_ns);
         return;
     }
-    listener = find_listener(to, conn->dial_port);
+    listener = conn->dial_local[0] != 0 ? find_local(to, conn->dial_local)
+                                        : find_listener(to, conn->dial_port);
     if (listener == NULL || !connect_to(conn, listener))
         tell_opened(conn, NET_FAILED, world->now_ns + net_latency(world, from, to));
 }
@@ -103,9 +116,12 @@ enum snow_status env_dial(struct env_loop *loop, const char *address,
                           void *owner, struct env_conn **conn)
 {
     struct world *world = loop->env->world;
+    const char *local = env_address_local(address);
     char host[256];
-    uint16_t port;
-    enum snow_status status = env_address_split(address, false, host, sizeof host, &port);
+    uint16_t port = 0;
+    enum snow_status status = local != NULL
+                                  ? env_address_local_check(local, false)
+                                  : env_address_split(address, false, host, sizeof host, &port);
 
     if (status != SNOW_OK)
         return status;
@@ -117,8 +133,10 @@ enum snow_status env_dial(struct env_loop *loop, const char *address,
         return SNOW_NO_MEMORY;
     made->ops = ops;
     made->owner = owner;
-    made->dial_host = find_host(loop->env, host);
+    made->dial_host = local != NULL ? loop->env->host : find_host(loop->env, host);
     made->dial_port = port;
+    if (local != NULL)
+        snprintf(made->dial_local, sizeof made->dial_local, "%s", local);
     if (options != NULL)
         made->options = *options;
     snprintf(made->peer, sizeof made->peer, "%s", address);
@@ -158,39 +176,81 @@ static uint16_t free_port(struct world_host *host)
     return host->next_port++;
 }
 
+static struct env_listener *listener_create(struct env_loop *loop,
+                                            void (*on_conn)(void *owner, struct env_conn *conn),
+                                            void *owner, uint16_t port)
+{
+    struct world_host *host = loop->env->host;
+    struct env_listener *made = calloc(1, sizeof *made);
+
+    if (made == NULL)
+        return NULL;
+    made->loop = loop;
+    made->port = port;
+    made->on_accept = on_conn;
+    made->owner = owner;
+    list_init(&made->waiting);
+    sim_event_init(&made->accept, host->world, loop, SIM_ACCEPT, port, on_accept);
+    list_push(&host->listeners, &made->link);
+    list_push(&loop->listeners, &made->loop_link);
+    return made;
+}
+
+static enum snow_status listen_local(struct env_loop *loop, const char *name,
+                                     void (*on_conn)(void *owner, struct env_conn *conn),
+                                     void *owner, struct env_listener **listener)
+{
+    char chosen[ENV_LOCAL_NAME_MAX + 1];
+
+    snprintf(chosen, sizeof chosen, "%s", name);
+    if (strcmp(name, "@") == 0)
+        snprintf(chosen, sizeof chosen, "@snowskin-%016llx",
+                 (unsigned long long)env_random(loop->env));
+    if (find_local(loop->env->host, chosen) != NULL) {
+        env_log_line(loop->env, "can not listen: the address is in use");
+        return SNOW_UNREACHABLE;
+    }
+    struct env_listener *made = listener_create(loop, on_conn, owner, 0);
+
+    if (made == NULL)
+        return SNOW_NO_MEMORY;
+    snprintf(made->local, sizeof made->local, "%s", chosen);
+    snprintf(made->address, sizeof made->address, "unix:%s", chosen);
+    *listener = made;
+    return SNOW_OK;
+}
+
 enum snow_status env_listen(struct env_loop *loop, const char *address,
                             const struct env_socket_options *options,
                             void (*on_conn)(void *owner, struct env_conn *conn), void *owner,
                             struct env_listener **listener)
 {
     struct world_host *host = loop->env->host;
+    const char *local = env_address_local(address);
     char name[256];
-    uint16_t port;
-    enum snow_status status = env_address_split(address, true, name, sizeof name, &port);
+    uint16_t port = 0;
+    enum snow_status status = local != NULL
+                                  ? env_address_local_check(local, true)
+                                  : env_address_split(address, true, name, sizeof name, &port);
 
     if (status != SNOW_OK)
         return status;
     if (loop->env->dead)
         return SNOW_CLOSED;
+    if (local != NULL)
+        return listen_local(loop, local, on_conn, owner, listener);
     if (port != 0 && find_listener(host, port) != NULL) {
         env_log_line(loop->env, "can not listen: the address is in use");
         return SNOW_UNREACHABLE;
     }
-    struct env_listener *made = calloc(1, sizeof *made);
+    struct env_listener *made =
+        listener_create(loop, on_conn, owner, port != 0 ? port : free_port(host));
 
     if (made == NULL)
         return SNOW_NO_MEMORY;
-    made->loop = loop;
-    made->port = port != 0 ? port : free_port(host);
-    made->on_accept = on_conn;
-    made->owner = owner;
     if (options != NULL)
         made->options = *options;
-    list_init(&made->waiting);
-    sim_event_init(&made->accept, host->world, loop, SIM_ACCEPT, made->port, on_accept);
     snprintf(made->address, sizeof made->address, "%s:%u", host->name, (unsigned)made->port);
-    list_push(&host->listeners, &made->link);
-    list_push(&loop->listeners, &made->loop_link);
     *listener = made;
     return SNOW_OK;
 }

@@ -6,7 +6,7 @@
  * Invariants.
  *   B1  A source on the ready list is alive: whoever frees it takes it off first.
  *   B2  What becomes ready while the list runs waits for the next turn (E2 of env.h).
- * Threads.  A loop's own, except `posted`, `stop`, `turns` and `wake`.
+ * Threads.  A loop's own, except `posted`, `stop`, `asleep`, `turns` and `wake`.
  */
 #ifndef ENV_LINUX_BODY_H
 #define ENV_LINUX_BODY_H
@@ -47,10 +47,15 @@ struct env_loop {
     struct list conns;     /* struct env_conn */
     struct list listeners; /* struct env_listener */
     struct list resolves;  /* struct resolve: names being looked up */
+    struct list hot;       /* struct local: rings that are looked at without being told */
+    uint64_t ring_gap_ns;  /* how long rings stayed empty until more came, on average */
+    uint64_t looked_ns;    /* when epoll was last asked */
+    bool may_spin;         /* more than one CPU */
     pthread_t thread;
     bool started;                      /* `thread` runs or waits to be joined */
     _Atomic(struct env_task *) posted; /* newest first */
     atomic_bool stop;
+    atomic_bool asleep; /* a post has to wake it */
     _Atomic uint64_t turns;
 };
 
@@ -62,6 +67,12 @@ void loop_unwatch(struct source *source);
 
 /* Puts it on the ready list with these events, as if the kernel had told them. */
 void loop_make_ready(struct source *source, uint32_t events);
+
+/* Looks at the rings that are hot and makes ready what has something to tell; true: there is. */
+bool local_look(struct env_loop *loop);
+
+/* Every ring's peer has to wake the loop from now on.  True: there is something to tell first. */
+bool local_sleep(struct env_loop *loop);
 
 /* Closes what the loop still has of the network. */
 void net_close_all(struct env_loop *loop);

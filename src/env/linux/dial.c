@@ -203,9 +203,12 @@ enum snow_status env_dial(struct env_loop *loop, const char *address,
                           const struct env_socket_options *options, const struct env_conn_ops *ops,
                           void *owner, struct env_conn **conn)
 {
+    const char *local = env_address_local(address);
     char host[256];
     uint16_t port;
-    enum snow_status status = env_address_split(address, false, host, sizeof host, &port);
+    enum snow_status status = local != NULL
+                                  ? env_address_local_check(local, false)
+                                  : env_address_split(address, false, host, sizeof host, &port);
 
     if (status != SNOW_OK)
         return status;
@@ -222,7 +225,9 @@ enum snow_status env_dial(struct env_loop *loop, const char *address,
         made->options.congestion = made->congestion;
     }
     snprintf(made->peer, sizeof made->peer, "%s", address);
-    if (address_parse(host, port, &made->addresses[0])) {
+    if (local != NULL) {
+        local_dial(made, local);
+    } else if (address_parse(host, port, &made->addresses[0])) {
         made->address_count = 1;
         dial_next(made);
     } else if (!resolve_start(made, host, port)) {

@@ -22,26 +22,43 @@ struct env_listener {
     bool accepting;         /* on_accept may run: its memory stays until that is over */
     bool freed;             /* closed meanwhile */
     struct env_timer retry; /* armed while the process is out of descriptors */
+    bool local;             /* of this host: connections greet first */
+    struct list greeting;   /* struct env_conn */
     char address[ADDRESS_TEXT_SIZE];
 };
 
 /* Takes what accept4 gave; a connection that can not be kept is closed. */
 static void take(struct env_listener *listener, int descriptor, const struct address *peer)
 {
-    struct env_conn *conn = net_conn_create(listener->source.loop, CONN_OPEN);
+    struct env_conn *conn =
+        net_conn_create(listener->source.loop, listener->local ? CONN_GREETING : CONN_OPEN);
 
     if (conn == NULL) {
         close(descriptor);
         return;
     }
     conn->source.descriptor = descriptor;
-    net_socket_configure(descriptor, &listener->options, peer);
-    address_print(peer, conn->peer, sizeof conn->peer);
-    if (!loop_watch(listener->source.loop, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP)) {
-        net_conn_free(conn);
-        return;
+    if (!listener->local) {
+        net_socket_configure(descriptor, &listener->options, peer);
+        address_print(peer, conn->peer, sizeof conn->peer);
     }
+    if (!loop_watch(listener->source.loop, &conn->source,
+                    listener->local ? EPOLLIN | EPOLLRDHUP : EPOLLIN | EPOLLOUT | EPOLLRDHUP))
+        net_conn_free(conn);
+    else if (listener->local)
+        local_greet(conn, listener);
+    else
+        listener->on_accept(listener->owner, conn);
+}
+
+void listen_accepted(struct env_listener *listener, struct env_conn *conn)
+{
     listener->on_accept(listener->owner, conn);
+}
+
+struct list *listen_greeting(struct env_listener *listener)
+{
+    return &listener->greeting;
 }
 
 /* Accepts what waits; true: more may wait than one turn's share. */
@@ -118,6 +135,7 @@ static struct env_listener *listener_create(struct env_loop *loop,
     made->source.loop = loop;
     made->source.descriptor = -1;
     made->retry.on_event = on_retry;
+    list_init(&made->greeting);
     made->on_accept = on_accept;
     made->owner = owner;
     if (options != NULL)
@@ -138,6 +156,29 @@ static void say_why(struct env_loop *loop, const char *address, const char *why)
     env_log_line(loop->env, line);
 }
 
+static enum snow_status listen_local(struct env_loop *loop, const char *address,
+                                     void (*on_accept)(void *owner, struct env_conn *conn),
+                                     void *owner, struct env_listener **listener)
+{
+    const char *name = env_address_local(address);
+    struct env_listener *made;
+
+    if (env_address_local_check(name, true) != SNOW_OK)
+        return SNOW_INVALID;
+    made = listener_create(loop, NULL, on_accept, owner);
+    if (made == NULL)
+        return SNOW_NO_MEMORY;
+    made->local = true;
+    made->source.descriptor = local_listen(loop, name, made->address, sizeof made->address);
+    if (made->source.descriptor < 0 || !loop_watch(loop, &made->source, EPOLLIN)) {
+        say_why(loop, address, strerror(errno));
+        env_listener_close(made);
+        return SNOW_UNREACHABLE;
+    }
+    *listener = made;
+    return SNOW_OK;
+}
+
 enum snow_status env_listen(struct env_loop *loop, const char *address,
                             const struct env_socket_options *options,
                             void (*on_accept)(void *owner, struct env_conn *conn), void *owner,
@@ -146,8 +187,11 @@ enum snow_status env_listen(struct env_loop *loop, const char *address,
     char host[256];
     uint16_t port;
     struct address at;
-    enum snow_status status = env_address_split(address, true, host, sizeof host, &port);
+    enum snow_status status;
 
+    if (env_address_local(address) != NULL)
+        return listen_local(loop, address, on_accept, owner, listener);
+    status = env_address_split(address, true, host, sizeof host, &port);
     if (status != SNOW_OK)
         return status;
     if (!address_parse(host, port, &at) && address_look_up(host, port, &at, 1) == 0) {
@@ -178,6 +222,10 @@ const char *env_listener_address(const struct env_listener *listener)
 
 void env_listener_close(struct env_listener *listener)
 {
+    struct list_link *link;
+
+    while ((link = list_first(&listener->greeting)) != NULL)
+        net_conn_free(list_entry(link, struct env_conn, greeting_link));
     env_timer_cancel(&listener->retry);
     loop_unwatch(&listener->source);
     if (listener->source.descriptor >= 0)

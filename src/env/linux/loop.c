@@ -17,6 +17,9 @@
 #include <unistd.h>
 
 #define EVENTS_PER_WAIT 256
+#define RING_SPIN_NS (100 * NS_PER_US) /* a loop waits so long for rings before it sleeps */
+#define RING_GAP_NS_MAX (1 * NS_PER_MS)
+#define LOOK_NS (10 * NS_PER_US) /* while rings are busy, epoll is asked this often */
 
 /* ---- sources -------------------------------------------------------------------------------- */
 
@@ -76,6 +79,8 @@ enum snow_status env_loop_create(struct env *env, const char *name, struct env_l
     list_init(&made->conns);
     list_init(&made->listeners);
     list_init(&made->resolves);
+    list_init(&made->hot);
+    made->may_spin = env_cpu_count() > 1;
     made->epoll = epoll_create1(EPOLL_CLOEXEC);
     made->wake.descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     made->wake.on_ready = on_wake;
@@ -187,39 +192,85 @@ static int wait_events(struct env_loop *loop, struct epoll_event *events, uint64
 
 static bool has_work(struct env_loop *loop)
 {
-    return !list_is_empty(&loop->ready) ||
-           atomic_load_explicit(&loop->posted, memory_order_relaxed) != NULL ||
+    return !list_is_empty(&loop->ready) || atomic_load(&loop->posted) != NULL ||
            atomic_load_explicit(&loop->stop, memory_order_relaxed);
+}
+
+/* What rings and epoll have to tell at once.  While rings are busy the kernel is asked only now and
+ * then: a system call costs more than a message. */
+static void look(struct env_loop *loop, uint64_t now_ns)
+{
+    struct epoll_event events[EVENTS_PER_WAIT];
+    bool rings = !list_is_empty(&loop->hot) && local_look(loop);
+
+    if (rings && now_ns - loop->looked_ns < LOOK_NS)
+        return;
+    loop->looked_ns = now_ns;
+    int count = wait_events(loop, events, 0);
+
+    for (int i = 0; i < count; i++)
+        loop_make_ready(events[i].data.ptr, events[i].events);
+}
+
+/* Looks until there is work, or it is until_ns. */
+static uint64_t spin(struct env_loop *loop, uint64_t now_ns, uint64_t until_ns)
+{
+    while (now_ns < until_ns && !has_work(loop)) {
+        look(loop, now_ns);
+        now_ns = env_now_ns(loop->env);
+    }
+    return now_ns;
+}
+
+static void sleep_until(struct env_loop *loop, uint64_t now_ns, uint64_t until_ns)
+{
+    struct epoll_event events[EVENTS_PER_WAIT];
+
+    atomic_store(&loop->asleep, true); /* before has_work looks at `posted` once more */
+    bool wait = until_ns > now_ns && !has_work(loop) &&
+                (list_is_empty(&loop->hot) || !local_sleep(loop)) && !has_work(loop);
+    int count = wait_events(loop, events, wait ? until_ns - now_ns : 0);
+
+    atomic_store_explicit(&loop->asleep, false, memory_order_relaxed);
+    ASSERT(count >= 0 || errno == EINTR);
+    for (int i = 0; i < count; i++)
+        loop_make_ready(events[i].data.ptr, events[i].events);
+}
+
+/* How long rings are waited for awake: while they were answered quickly of late. */
+static uint64_t ring_spin_ns(const struct env_loop *loop)
+{
+    if (!loop->may_spin || list_is_empty(&loop->hot) || loop->ring_gap_ns > RING_SPIN_NS)
+        return 0;
+    return RING_SPIN_NS;
 }
 
 /* Gathers events: at once when there is work already, else spinning, else waiting. */
 static void gather(struct env_loop *loop, uint64_t timeout_ns, uint64_t spin_ns)
 {
-    struct epoll_event events[EVENTS_PER_WAIT];
-    uint64_t now_ns = env_now_ns(loop->env);
-    uint64_t until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
-    uint64_t spin_until_ns = now_ns + spin_ns;
+    uint64_t from_ns = env_now_ns(loop->env);
+    uint64_t until_ns = timeout_ns > UINT64_MAX - from_ns ? UINT64_MAX : from_ns + timeout_ns;
+    bool had_rings = !list_is_empty(&loop->hot);
+    uint64_t now_ns = from_ns;
 
     if (loop->timers.first != NULL && loop->timers.first->at_ns < until_ns)
         until_ns = loop->timers.first->at_ns;
-    if (has_work(loop))
-        until_ns = now_ns;
-    if (spin_until_ns > until_ns)
-        spin_until_ns = until_ns;
-    int count = 0;
-
-    while (spin_ns > 0 && count <= 0 && now_ns < spin_until_ns && !has_work(loop)) {
-        count = wait_events(loop, events, 0);
-        now_ns = env_now_ns(loop->env);
+    if (spin_ns < ring_spin_ns(loop))
+        spin_ns = ring_spin_ns(loop);
+    if (has_work(loop) || until_ns <= from_ns) {
+        look(loop, from_ns);
+        return;
     }
-    if (count <= 0) {
-        bool wait = until_ns > now_ns && !has_work(loop);
+    if (spin_ns > 0)
+        now_ns = spin(loop, from_ns, spin_ns < until_ns - from_ns ? from_ns + spin_ns : until_ns);
+    if (!has_work(loop))
+        sleep_until(loop, now_ns, until_ns);
+    if (had_rings && !list_is_empty(&loop->ready)) {
+        uint64_t gap_ns = env_now_ns(loop->env) - from_ns;
 
-        count = wait_events(loop, events, wait ? until_ns - now_ns : 0);
+        gap_ns = gap_ns < RING_GAP_NS_MAX ? gap_ns : RING_GAP_NS_MAX;
+        loop->ring_gap_ns = (loop->ring_gap_ns * 7 + gap_ns) / 8;
     }
-    ASSERT(count >= 0 || errno == EINTR);
-    for (int i = 0; i < count; i++)
-        loop_make_ready(events[i].data.ptr, events[i].events);
 }
 
 static bool is_stopping(struct env_loop *loop)
@@ -350,9 +401,9 @@ void env_loop_post(struct env_loop *loop, struct env_task *task)
 
     do {
         task->next = before;
-    } while (!atomic_compare_exchange_weak_explicit(&loop->posted, &before, task,
-                                                    memory_order_release, memory_order_relaxed));
-    if (before == NULL)
+    } while (!atomic_compare_exchange_weak(&loop->posted, &before, task));
+    /* A loop that is awake looks at `posted` before it sleeps. */
+    if (before == NULL && atomic_load(&loop->asleep))
         wake_up(loop);
 }
 

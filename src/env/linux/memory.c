@@ -12,7 +12,8 @@
  *   M3  A child of a fork does not see the mapping.
  * Threads.  Any, one an object.
  */
-#include "env/linux/body.h"
+#include "env/linux/net.h"
+#include "env/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +38,7 @@ struct memory_state {
     size_t large;       /* steps in 2 MiB pages */
     size_t small;       /* steps in small pages */
     bool is_file;
+    uint64_t fork_count; /* of the process that mapped it */
 };
 
 static size_t page_size(void)
@@ -158,7 +160,7 @@ static enum snow_status open_file(const char *dir, const char *name, size_t size
 }
 
 /* Maps the object; objects of 2 MiB or more on a 2 MiB boundary. */
-static uint8_t *map(int descriptor, size_t size)
+static uint8_t *map(int descriptor, size_t size, int protection)
 {
     size_t align = size >= STEP_SIZE ? STEP_SIZE : page_size();
     uint8_t *reserved =
@@ -167,8 +169,7 @@ static uint8_t *map(int descriptor, size_t size)
     if (reserved == MAP_FAILED)
         return NULL;
     size_t before = (align - (uintptr_t)reserved % align) % align;
-    uint8_t *at = mmap(reserved + before, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                       descriptor, 0);
+    uint8_t *at = mmap(reserved + before, size, protection, MAP_SHARED | MAP_FIXED, descriptor, 0);
 
     if (at == MAP_FAILED) {
         munmap(reserved, size + align);
@@ -179,6 +180,23 @@ static uint8_t *map(int descriptor, size_t size)
     if (align > before)
         munmap(at + size, align - before);
     return at;
+}
+
+/* The object behind memory->descriptor appears in this process; it stays out of children. */
+static bool map_memory(struct env_memory *memory, bool writable)
+{
+    struct memory_state *state = memory->private_state;
+
+    thread_watch_forks();
+    state->fork_count = env_fork_count();
+    state->mapped_size = (memory->size + page_size() - 1) & ~(page_size() - 1);
+    memory->at =
+        map(memory->descriptor, state->mapped_size, writable ? PROT_READ | PROT_WRITE : PROT_READ);
+    if (memory->at == NULL)
+        return false;
+    madvise(memory->at, state->mapped_size, MADV_DONTFORK);
+    madvise(memory->at, state->mapped_size, MADV_HUGEPAGE);
+    return true;
 }
 
 static void undo_open(struct env_memory *memory)
@@ -204,20 +222,47 @@ enum snow_status env_memory_open(struct env *env, const char *dir, const char *n
     *memory = (struct env_memory){
         .size = size, .page_size = page_size(), .descriptor = -1, .private_state = state};
     state->is_file = dir != NULL;
-    state->mapped_size = (size + page_size() - 1) & ~(page_size() - 1);
     status = dir == NULL ? open_anonymous(name, size, memory) : open_file(dir, name, size, memory);
-    if (status == SNOW_OK) {
-        memory->at = map(memory->descriptor, state->mapped_size);
-        if (memory->at == NULL)
-            status = SNOW_NO_SPACE;
-    }
-    if (status != SNOW_OK) {
+    if (status == SNOW_OK && !map_memory(memory, true))
+        status = SNOW_NO_SPACE;
+    if (status != SNOW_OK)
         undo_open(memory);
+    return status;
+}
+
+/* What another process made: its size is what it is, and must stay so, or reading it could kill. */
+enum snow_status memory_map(int descriptor, bool writable, bool trusted, struct env_memory *memory)
+{
+    struct memory_state *state = calloc(1, sizeof *state);
+    struct stat info;
+    int seals = fcntl(descriptor, F_GET_SEALS);
+    enum snow_status status = SNOW_OK;
+
+    if (state == NULL || fstat(descriptor, &info) != 0)
+        status = SNOW_NO_MEMORY;
+    else if (info.st_size <= 0 || (!trusted && (seals < 0 || (seals & F_SEAL_SHRINK) == 0)))
+        status = SNOW_INVALID;
+    if (status != SNOW_OK) {
+        free(state);
+        close(descriptor);
         return status;
     }
-    madvise(memory->at, state->mapped_size, MADV_DONTFORK);
-    madvise(memory->at, state->mapped_size, MADV_HUGEPAGE);
-    return SNOW_OK;
+    *memory = (struct env_memory){.size = (size_t)info.st_size,
+                                  .page_size = page_size(),
+                                  .existed = true,
+                                  .descriptor = descriptor,
+                                  .private_state = state};
+    state->is_file = true;
+    if (map_memory(memory, writable))
+        return SNOW_OK;
+    undo_open(memory);
+    return SNOW_NO_MEMORY;
+}
+
+void env_memory_seal(struct env_memory *memory)
+{
+    /* Kernels before 5.1, and files, know no such seal: then access rights alone protect it. */
+    (void)fcntl(memory->descriptor, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
 }
 
 void env_memory_close(struct env *env, struct env_memory *memory)
@@ -225,7 +270,9 @@ void env_memory_close(struct env *env, struct env_memory *memory)
     struct memory_state *state = memory->private_state;
 
     (void)env;
-    munmap(memory->at, state->mapped_size);
+    /* In the child of a fork something else may lie there. */
+    if (state->fork_count == env_fork_count())
+        munmap(memory->at, state->mapped_size);
     undo_open(memory);
 }
 

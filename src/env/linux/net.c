@@ -69,6 +69,9 @@ void net_conn_free(struct env_conn *conn)
 {
     env_timer_cancel(&conn->linger);
     loop_unwatch(&conn->source);
+    local_free(conn, false);
+    if (list_is_linked(&conn->greeting_link))
+        list_remove(&conn->greeting_link);
     if (conn->source.descriptor >= 0)
         close(conn->source.descriptor);
     list_remove(&conn->link);
@@ -107,7 +110,8 @@ void env_conn_close(struct env_conn *conn, bool reset)
     if (reset && conn->source.descriptor >= 0)
         (void)setsockopt(conn->source.descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     conn->ops = NULL;
-    if (reset || conn->ended || conn->state != CONN_OPEN ||
+    /* What was sent lies in memory that the peer has too. */
+    if (reset || conn->ended || conn->state != CONN_OPEN || conn->local != NULL ||
         shutdown(conn->source.descriptor, SHUT_WR) != 0 || discard_input(conn)) {
         net_conn_free(conn);
         return;
@@ -135,6 +139,7 @@ void net_abandon_all(struct env_loop *loop)
 
         if (conn->source.descriptor >= 0)
             close(conn->source.descriptor);
+        local_free(conn, true);
         conn->source.descriptor = -1;
         conn->ended = true;
     }
@@ -142,7 +147,7 @@ void net_abandon_all(struct env_loop *loop)
 
 /* ---- events --------------------------------------------------------------------------------- */
 
-static void tell_owner(struct env_conn *conn, uint32_t events)
+void net_tell_owner(struct env_conn *conn, uint32_t events)
 {
     uint32_t in = EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR;
     uint32_t out = EPOLLOUT | EPOLLHUP | EPOLLERR;
@@ -172,8 +177,12 @@ static void on_ready(struct source *source)
     conn->drained = false;
     if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
         conn->hangup = true;
-    if (conn->state == CONN_OPEN)
-        tell_owner(conn, events);
+    if (conn->state == CONN_OPEN && conn->local != NULL)
+        local_on_ready(conn, events);
+    else if (conn->state == CONN_OPEN)
+        net_tell_owner(conn, events);
+    else if (conn->state == CONN_GREETING)
+        local_on_greeting(conn);
     else if (conn->state == CONN_CLOSING && discard_input(conn))
         net_conn_free(conn);
     else if (conn->state == CONN_DIALLING || conn->state == CONN_FAILED)
@@ -238,6 +247,8 @@ ssize_t env_conn_receive(struct env_conn *conn, const struct iovec *iov, int iov
         return ENV_END;
     if (conn->state != CONN_OPEN)
         return ENV_AGAIN;
+    if (conn->local != NULL)
+        return local_receive(conn, iov, iov_count);
     if (conn->drained)
         return said_again(conn);
     if (iov_count > IOV_MAX)
@@ -271,6 +282,8 @@ ssize_t env_conn_send(struct env_conn *conn, const struct iovec *iov, int iov_co
         return ENV_END;
     if (conn->state != CONN_OPEN)
         return ENV_AGAIN;
+    if (conn->local != NULL)
+        return local_send(conn, iov, iov_count);
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                              .msg_iovlen = (size_t)given};
 

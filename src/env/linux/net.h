@@ -1,4 +1,4 @@
-/* What net.c, dial.c, listen.c and address.c share. */
+/* What net.c, dial.c, listen.c, local.c and address.c share. */
 #ifndef ENV_LINUX_NET_H
 #define ENV_LINUX_NET_H
 
@@ -17,8 +17,10 @@ struct address {
 };
 
 struct resolve;
+struct local;
 
 enum conn_state {
+    CONN_GREETING,  /* accepted on this host; its rings have not come yet: local.c */
     CONN_RESOLVING, /* its name is being looked up: dial.c */
     CONN_DIALLING,  /* connect is under way: dial.c */
     CONN_FAILED,    /* the dial failed; on_open is about to tell, or has */
@@ -47,6 +49,10 @@ struct env_conn {
     uint32_t address_count;
     uint32_t address_next;
     struct resolve *resolve;
+    /* Of one to a process of this host. */
+    struct local *local;
+    struct env_listener *greeting_for; /* GREETING */
+    struct list_link greeting_link;    /* in the listener's greeting */
     char peer[ADDRESS_TEXT_SIZE];
 };
 
@@ -70,6 +76,40 @@ struct env_conn *net_conn_create(struct env_loop *loop, enum conn_state state);
 void net_socket_configure(int descriptor, const struct env_socket_options *options,
                           const struct address *to);
 void net_conn_free(struct env_conn *conn);
+
+/* Events that local.c makes: look at the ring, do not ask the socket. */
+#define NET_LOOK EPOLLPRI
+
+/* Tells the owner what these EPOLL* bits mean for it. */
+void net_tell_owner(struct env_conn *conn, uint32_t events);
+
+/* ---- local.c ---- */
+
+/* Connects to a process of this host; the outcome is told as of any dial. */
+void local_dial(struct env_conn *conn, const char *name);
+/* Its socket was just accepted; when its rings have come the listener is told. */
+void local_greet(struct env_conn *conn, struct env_listener *listener);
+void local_on_greeting(struct env_conn *conn);
+void local_on_ready(struct env_conn *conn, uint32_t events);
+ssize_t local_receive(struct env_conn *conn, const struct iovec *iov, int iov_count);
+ssize_t local_send(struct env_conn *conn, const struct iovec *iov, int iov_count);
+/* keep_mapping: in the child of a fork, where it is not mapped. */
+void local_free(struct env_conn *conn, bool keep_mapping);
+/* A socket that listens under a name; *address is what to dial.  -1: errno says why. */
+int local_listen(struct env_loop *loop, const char *name, char *address, size_t size);
+
+/* ---- listen.c ---- */
+
+/* An accepted connection is whole. */
+void listen_accepted(struct env_listener *listener, struct env_conn *conn);
+struct list *listen_greeting(struct env_listener *listener);
+
+/* ---- memory.c ---- */
+
+/* Maps a descriptor that came from another process, and takes it over; trusted as
+ * env_memory_take. */
+MUST_CHECK enum snow_status memory_map(int descriptor, bool writable, bool trusted,
+                                       struct env_memory *memory);
 
 /* ---- dial.c ---- */
 

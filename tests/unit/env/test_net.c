@@ -10,6 +10,10 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #define PATIENCE_NS (20 * NS_PER_S)
 
@@ -70,7 +74,7 @@ static void on_accept(void *owner, struct env_conn *conn)
     fixture->accepted = conn;
 }
 
-static int setup(void **state)
+static int listen_at(void **state, const char *address)
 {
     static struct fixture fixture;
 
@@ -78,8 +82,18 @@ static int setup(void **state)
     *state = &fixture;
     if (env_loop_create(fixture.env, "test", &fixture.loop) != SNOW_OK)
         return 1;
-    return env_listen(fixture.loop, "127.0.0.1:0", NULL, on_accept, &fixture, &fixture.listener) !=
+    return env_listen(fixture.loop, address, NULL, on_accept, &fixture, &fixture.listener) !=
            SNOW_OK;
+}
+
+static int setup(void **state)
+{
+    return listen_at(state, "127.0.0.1:0");
+}
+
+static int setup_local(void **state)
+{
+    return listen_at(state, "unix:@");
 }
 
 static int teardown(void **state)
@@ -139,7 +153,8 @@ static void test_bytes_both_ways(void **state)
     char text[16];
 
     make_pair(fixture, &a, &b, NULL);
-    assert_int_equal(strncmp(env_conn_peer(b.conn), "127.0.0.1:", 10), 0);
+    assert_true(strncmp(env_conn_peer(b.conn), "127.0.0.1:", 10) == 0 ||
+                strncmp(env_conn_peer(b.conn), "unix:", 5) == 0);
     assert_string_equal(env_conn_peer(a.conn), env_listener_address(fixture->listener));
     assert_int_equal(receive_some(&a, text, sizeof text), ENV_AGAIN);
     assert_int_equal(send_some(&a, "ping", 4), 4);
@@ -299,9 +314,10 @@ static void test_events_wait_for_the_owner(void **state)
 
 static void test_refused_and_bad_addresses(void **state)
 {
-    static const char *const bad[] = {"",     "host",  "host:",      ":1",     "host:70000",
-                                      "h:0",  "a b:1", "[::1:1",     "[x]:1",  "::1:1",
-                                      "h:1x", "[]:1",  "1.2.3.4:-1", "/tmp:1", "h:123456"};
+    static const char *const bad[] = {"",      "host",   "host:",      ":1",     "host:70000",
+                                      "h:0",   "a b:1",  "[::1:1",     "[x]:1",  "::1:1",
+                                      "h:1x",  "[]:1",   "1.2.3.4:-1", "/tmp:1", "h:123456",
+                                      "unix:", "unix:@", "unix:/",     "unix:x", "unix:@a b"};
     struct fixture *fixture = *state;
     struct end a = {.fixture = fixture};
     char address[64];
@@ -349,6 +365,125 @@ static void test_an_address_is_used_once(void **state)
                      SNOW_INVALID);
 }
 
+/* ---- within the host ------------------------------------------------------------------------ */
+
+static void test_memory_is_handed_over(void **state)
+{
+    struct fixture *fixture = *state;
+    struct env_memory own;
+    struct env_memory readable;
+    struct env_memory writable;
+    struct end a;
+    struct end b;
+
+    make_pair(fixture, &a, &b, NULL);
+    assert_true(env_conn_is_same_user(a.conn));
+    assert_true(env_conn_is_same_user(b.conn));
+    assert_int_equal(env_memory_open(fixture->env, NULL, "test", 2 * MIB, &own), SNOW_OK);
+    own.at[5] = 'x';
+    assert_int_equal(env_memory_take(b.conn, false, &readable), SNOW_NOT_READY);
+    assert_int_equal(env_memory_send(a.conn, &own, false), SNOW_OK);
+    assert_int_equal(env_memory_send(a.conn, &own, true), SNOW_OK);
+    assert_int_equal(env_memory_take(b.conn, false, &readable), SNOW_OK);
+    assert_int_equal(env_memory_take(b.conn, false, &writable), SNOW_OK);
+    assert_int_equal(readable.size, 2 * MIB);
+    assert_int_equal(readable.at[5], 'x');
+    writable.at[6] = 'y';
+    assert_int_equal(own.at[6], 'y');
+    assert_int_equal(readable.at[6], 'y');
+    /* Who got it to read can not map it to write. */
+    assert_ptr_equal(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, readable.descriptor, 0), MAP_FAILED);
+    env_memory_close(fixture->env, &own);
+    assert_int_equal(writable.at[6], 'y'); /* it lives as long as anybody has it */
+    env_memory_close(fixture->env, &readable);
+    env_memory_close(fixture->env, &writable);
+}
+
+static void test_memory_that_can_shrink_is_not_taken(void **state)
+{
+    struct fixture *fixture = *state;
+    struct env_memory loose = {.descriptor = memfd_create("loose", MFD_CLOEXEC)};
+    struct env_memory taken;
+    struct end a;
+    struct end b;
+
+    assert_true(loose.descriptor >= 0 && ftruncate(loose.descriptor, 8192) == 0);
+    make_pair(fixture, &a, &b, NULL);
+    assert_int_equal(env_memory_send(a.conn, &loose, true), SNOW_OK);
+    assert_int_equal(env_memory_take(b.conn, false, &taken), SNOW_INVALID);
+    assert_int_equal(env_memory_send(a.conn, &loose, true), SNOW_OK);
+    assert_int_equal(env_memory_take(b.conn, true, &taken), SNOW_OK);
+    env_memory_close(fixture->env, &taken);
+    close(loose.descriptor);
+}
+
+static void test_memory_goes_only_within_the_host(void **state)
+{
+    struct fixture *fixture = *state;
+    struct env_memory memory;
+    struct end a;
+    struct end b;
+
+    make_pair(fixture, &a, &b, NULL);
+    assert_false(env_conn_is_same_user(b.conn));
+    assert_int_equal(env_memory_open(fixture->env, NULL, "test", 4096, &memory), SNOW_OK);
+    assert_int_equal(env_memory_send(a.conn, &memory, false), SNOW_INVALID);
+    env_memory_close(fixture->env, &memory);
+}
+
+/* A socket of the listener's kind, without the greeting. */
+static int connect_raw(struct fixture *fixture)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    const char *name = env_listener_address(fixture->listener) + 5;
+    int made = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+    memcpy(to.sun_path, name, strlen(name));
+    to.sun_path[0] = 0;
+    assert_int_equal(connect(made, (struct sockaddr *)&to,
+                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))),
+                     0);
+    return made;
+}
+
+static void test_who_does_not_greet_is_no_connection(void **state)
+{
+    struct fixture *fixture = *state;
+    int silent = connect_raw(fixture);
+    int liar = connect_raw(fixture);
+    char answer[2];
+
+    assert_int_equal(send(liar, "xy", 2, 0), 2);
+    for (int i = 0; i < 5; i++)
+        env_loop_turn(fixture->loop, NS_PER_MS, 0);
+    assert_int_equal(recv(liar, answer, sizeof answer, 0), 0); /* closed */
+    assert_int_equal(fixture->accepts, 0);
+    env_listener_close(fixture->listener);
+    assert_int_equal(recv(silent, answer, sizeof answer, 0), 0);
+    close(silent);
+    close(liar);
+}
+
+static void test_a_socket_file_of_the_dead_is_used_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct env_listener *first;
+    struct env_listener *second;
+    char path[] = "/tmp/snowskin-test-XXXXXX";
+    char address[64];
+
+    assert_non_null(mkdtemp(path));
+    snprintf(address, sizeof address, "unix:%s/s", path);
+    assert_int_equal(env_listen(fixture->loop, address, NULL, on_accept, fixture, &first), SNOW_OK);
+    assert_int_equal(env_listen(fixture->loop, address, NULL, on_accept, fixture, &second),
+                     SNOW_UNREACHABLE);
+    env_listener_close(first); /* the file stays */
+    assert_int_equal(env_listen(fixture->loop, address, NULL, on_accept, fixture, &second),
+                     SNOW_OK);
+    unlink(address + 5);
+    rmdir(path);
+}
+
 /* A library must not change what a signal does to its process. */
 static void test_the_process_keeps_its_signals(void **state)
 {
@@ -360,6 +495,10 @@ static void test_the_process_keeps_its_signals(void **state)
 }
 
 #define NET_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define LOCAL_TEST(test) \
+    { \
+#test " within the host", test, setup_local, teardown, NULL \
+    }
 
 int main(void)
 {
@@ -375,6 +514,20 @@ int main(void)
         NET_TEST(test_names_are_looked_up),
         NET_TEST(test_an_address_is_used_once),
         NET_TEST(test_the_process_keeps_its_signals),
+        NET_TEST(test_memory_goes_only_within_the_host),
+        LOCAL_TEST(test_bytes_both_ways),
+        LOCAL_TEST(test_readable_is_told_once_until_again),
+        LOCAL_TEST(test_a_full_stream_tells_when_there_is_room),
+        LOCAL_TEST(test_a_close_loses_nothing),
+        LOCAL_TEST(test_a_reset_reaches_the_peer),
+        LOCAL_TEST(test_closing_inside_a_callback),
+        LOCAL_TEST(test_events_wait_for_the_owner),
+        LOCAL_TEST(test_refused_and_bad_addresses),
+        LOCAL_TEST(test_an_address_is_used_once),
+        LOCAL_TEST(test_memory_is_handed_over),
+        LOCAL_TEST(test_memory_that_can_shrink_is_not_taken),
+        LOCAL_TEST(test_who_does_not_greet_is_no_connection),
+        LOCAL_TEST(test_a_socket_file_of_the_dead_is_used_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
