@@ -16,6 +16,7 @@
  * used again.
  * Threads.  The core's own. */
 #include "core/inside.h"
+#include "wire/grant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -298,7 +299,7 @@ static bool mount_is_valid(const struct wire_mount_req *mount)
 {
     if (mount->incarnation == 0 || mount->segments_count == 0 ||
         mount->segments_count > LIMIT_SEGMENTS_PER_NODE || mount->address.size == 0 ||
-        mount->address.size > LIMIT_NAME_SIZE)
+        mount->address.size > LIMIT_NAME_SIZE || mount->near.size > LIMIT_NAME_SIZE)
         return false;
     for (uint32_t i = 0; i < mount->segments_count; i++) {
         if (!segment_is_valid(&mount->segments[i]))
@@ -485,10 +486,12 @@ void core_mount(struct core *core, const struct core_input *input)
     node->timer.on_event = on_silence;
     copy_text(node->address, mount->address);
     copy_text(node->host, mount->host);
+    copy_text(node->near, mount->near);
     copy_text(node->name, mount->name);
     if (new_process || node->secret_term != core->term)
         node->secret = make_secret(core, node);
     node->secret_term = core->term;
+    node->key_id = grant_key_id(&node->secret);
     for (uint32_t i = 0; i < node->segment_count; i++) {
         core->segments[node->first_segment + i]->told = false;
         core->segments[node->first_segment + i]->told_slots = 0;

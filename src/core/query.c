@@ -70,6 +70,8 @@ static void fill_node(const struct core *core, const struct node *node, struct w
     info->incarnation = node->incarnation;
     info->segments = node->segment_count;
     info->address = bytes_of_string(node->address);
+    info->host = bytes_of_string(node->host);
+    info->near = bytes_of_string(node->near);
     info->name = bytes_of_string(node->name);
     for (uint32_t i = 0; i < node->segment_count; i++) {
         const struct segment *segment = core->segments[node->first_segment + i];

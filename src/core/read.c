@@ -229,6 +229,7 @@ static void fill_place(const struct core *core, const struct object *object, uin
     place->part = fields.part;
     place->parts = fields.parts;
     place->replica = fields.replica;
+    place->key_id = node->key_id;
     if (write) {
         uint8_t pin = core_write_of(core, number)->pin;
 

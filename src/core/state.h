@@ -242,6 +242,7 @@ struct node {
     uint64_t incarnation;
     uint64_t process;
     struct hash128 secret; /* of grants */
+    uint32_t key_id;       /* of that secret */
     uint64_t heard_ns;
     uint32_t number;
     uint32_t first_segment; /* index in core->segments */
@@ -259,6 +260,7 @@ struct node {
     uint32_t secret_term; /* the term its secret was made in */
     char address[LIMIT_NAME_SIZE + 1];
     char host[LIMIT_NAME_SIZE + 1];
+    char near[LIMIT_NAME_SIZE + 1]; /* address from within the host, may be empty */
     char name[LIMIT_NAME_SIZE + 1];
 };
 

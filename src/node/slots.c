@@ -5,7 +5,6 @@
 
 #define SLOTS_MAGIC UINT64_C(0x314e494b53574e53) /* "SNWSKIN1" */
 #define SLOTS_VERSION 1u
-#define HEADER_BYTES 4096u
 #define POPULATE_STEP (64 * MIB)
 
 /* ---- checksums ---- */
@@ -133,8 +132,8 @@ enum snow_status slots_open(struct env *env, const struct slots_request *request
     slots->env = env;
     slots->count = (uint32_t)count;
     snprintf(name, sizeof(name), "meta-%u", request->segment);
-    status = env_memory_open(env, request->dir, name, HEADER_BYTES + count * sizeof(struct slot),
-                             &slots->meta);
+    status = env_memory_open(env, request->dir, name,
+                             SEGMENT_HEADER_BYTES + count * sizeof(struct slot), &slots->meta);
     *reason = open_reason(status);
     if (status != SNOW_OK)
         return status;
@@ -151,7 +150,7 @@ enum snow_status slots_open(struct env *env, const struct slots_request *request
         goto close_data;
     }
     slots->header = (void *)slots->meta.at;
-    slots->table = (void *)(slots->meta.at + HEADER_BYTES);
+    slots->table = (void *)(slots->meta.at + SEGMENT_HEADER_BYTES);
     if (slots->meta.existed && slots->data.existed && slots->header->magic != 0)
         status = check_header(slots, request, reason);
     else
@@ -211,7 +210,7 @@ enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *
     slot->flags = item->flags;
     slot->tenant = item->tenant;
     slot->next_slot = 0;
-    slot->spare = 0;
+    slot->unchecked = 0;
     if (!in_data(slots, slot))
         return SNOW_INVALID;
     struct hash128 hash = hash_key(item->tenant, item->key);

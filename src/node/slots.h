@@ -27,37 +27,10 @@
 #include "base/status.h"
 #include "env/env.h"
 #include "wire/messages.h"
+#include "wire/segment.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#define SLOT_INLINE WIRE_KEY_INLINE
-
-/* As it lies in memory.  Little-endian machines only. */
-struct slot {
-    uint64_t gen;       /* 0: nothing */
-    uint64_t floor_gen; /* no write at or below it ever begins here */
-    uint64_t offset;    /* bytes, of the extent in data */
-    uint64_t length;    /* bytes of the object in it */
-    uint64_t object_size;
-    uint64_t object_offset;
-    uint64_t key_hash_low;
-    uint64_t key_hash_high;
-    uint32_t data_crc; /* crc32c of the length bytes */
-    uint32_t slot_crc; /* crc32c of the slot as WRITTEN, without floor_gen and this */
-    uint16_t key_length;
-    uint16_t extra_length; /* 0 until groups come */
-    uint16_t part;
-    uint16_t parts;
-    uint8_t replica;
-    uint8_t state;  /* enum wire_slot_state */
-    uint16_t flags; /* WIRE_SLOT_* */
-    uint32_t tenant;
-    uint32_t next_slot; /* 0: none */
-    uint32_t spare;
-    uint8_t inline_bytes[SLOT_INLINE];
-};
-_Static_assert(sizeof(struct slot) == 192, "the slot's layout is on disk");
 
 /* First page of meta. */
 struct slots_header {

@@ -4,7 +4,7 @@
 
 #define GRANT_BYTES 96u
 
-enum { PURPOSE_WRITE = 1, PURPOSE_READ = 2 };
+enum { PURPOSE_WRITE = 1, PURPOSE_READ = 2, PURPOSE_KEY_ID = 3 };
 
 static void put_place(struct writer *writer, uint8_t purpose, const struct grant_fields *fields)
 {
@@ -43,4 +43,11 @@ uint64_t grant_read_mac(const struct hash128 *secret, const struct grant_fields 
     writer_init(&writer, data, sizeof(data), 1);
     put_place(&writer, PURPOSE_READ, fields);
     return siphash(secret, data, writer_size(&writer));
+}
+
+uint32_t grant_key_id(const struct hash128 *secret)
+{
+    uint8_t purpose = PURPOSE_KEY_ID;
+
+    return (uint32_t)siphash(secret, &purpose, sizeof(purpose)) | 1;
 }

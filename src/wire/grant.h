@@ -36,4 +36,7 @@ struct grant_fields {
 uint64_t grant_write_mac(const struct hash128 *secret, const struct grant_fields *fields);
 uint64_t grant_read_mac(const struct hash128 *secret, const struct grant_fields *fields);
 
+/* A number by which everybody can tell one key from another; never 0. */
+uint32_t grant_key_id(const struct hash128 *secret);
+
 #endif

@@ -41,6 +41,8 @@ enum wire_slot_state {
 #define WIRE_LOOKUP_UNORDERED (1u << 5) /* the keys are no chain */
 #define WIRE_LOOKUP_STALE_OK \
     (1u << 6) /* during recovery, a value that may have been replaced will do */
+#define WIRE_LOOKUP_HOLD \
+    (1u << 7) /* do not evict what was found until the lease is returned or the session ends */
 
 /* found.flags, listed.flags */
 #define WIRE_FOUND_SOFT_PIN (1u << 0)

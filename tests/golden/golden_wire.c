@@ -1,8 +1,10 @@
-/* Yesterday's bytes still decode: wire_v1.txt holds a line for each record, `name hex printed`.
+/* Yesterday's bytes still decode: wire_v<version>.txt holds a line for each record that version
+ * of the protocol had, `name hex printed`.
  *
  *   golden_wire                 decodes each line, compares the printed form and the bytes
- *   golden_wire --write FILE    prints the lines that FILE lacks, to be appended to it: lines that
- *                               are there are never changed
+ *   golden_wire --write FILE    prints the lines that FILE, of the present version, lacks, to be
+ *                               appended to it: bytes that are there are never changed (fields
+ *                               that a later version added are printed as zero)
  *   golden_wire --corpus DIR    writes inputs for fuzz_messages and fuzz_frame under DIR */
 #include "base/limits.h"
 #include "wire/frame.h"
@@ -11,10 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FILE_VERSION 1u
 #define LINE_SIZE (1u << 20)
 #define SEED 7u
 
+static uint32_t file_version = WIRE_VERSION;
 static char line[LINE_SIZE];
 static char printed[LINE_SIZE];
 static uint8_t bytes[LINE_SIZE];
@@ -43,7 +45,7 @@ static size_t encode(const struct wire_record *record, const void *message, uint
 {
     struct writer writer;
 
-    writer_init(&writer, to, LINE_SIZE, FILE_VERSION);
+    writer_init(&writer, to, LINE_SIZE, file_version);
     record->encode(&writer, message);
     return writer.failed ? 0 : writer_size(&writer);
 }
@@ -77,7 +79,7 @@ static int check_line(struct arena *arena)
         return 1;
     }
     size_t size = unhex(hex, bytes);
-    if (wire_record_decode(record, bytes_of(bytes, size), FILE_VERSION, arena, &message) !=
+    if (wire_record_decode(record, bytes_of(bytes, size), file_version, arena, &message) !=
         SNOW_OK) {
         fprintf(stderr, "golden_wire: old bytes of %s do not decode any more\n", name);
         return 1;
@@ -109,10 +111,13 @@ static bool has_line(FILE *file, const char *name)
     return false;
 }
 
-static int check_file(struct arena *arena, const char *path)
+static int check_file(struct arena *arena)
 {
-    FILE *file = fopen(path, "r");
+    char path[sizeof(SOURCE_DIR) + 64];
     int failures = 0;
+
+    snprintf(path, sizeof(path), SOURCE_DIR "/tests/golden/wire_v%u.txt", file_version);
+    FILE *file = fopen(path, "r");
 
     if (file == NULL) {
         fprintf(stderr, "golden_wire: cannot open %s\n", path);
@@ -122,7 +127,7 @@ static int check_file(struct arena *arena, const char *path)
         failures += check_line(arena);
         arena_reset(arena);
     }
-    for (uint32_t i = 0; i < wire_record_count(); i++) {
+    for (uint32_t i = 0; i < wire_record_count() && file_version == WIRE_VERSION; i++) {
         if (!has_line(file, wire_record_at(i)->name)) {
             fprintf(stderr,
                     "golden_wire: no line for %s; append what golden_wire --write %s says\n",
@@ -205,7 +210,7 @@ static int write_corpus(struct arena *arena, const char *folder)
 int main(int argc, char **argv)
 {
     struct arena arena;
-    int result;
+    int result = 0;
 
     arena_init(&arena, 64 * MIB);
     if (argc == 3 && strcmp(argv[1], "--write") == 0)
@@ -213,7 +218,8 @@ int main(int argc, char **argv)
     else if (argc == 3 && strcmp(argv[1], "--corpus") == 0)
         result = write_corpus(&arena, argv[2]);
     else
-        result = check_file(&arena, SOURCE_DIR "/tests/golden/wire_v1.txt");
+        for (file_version = WIRE_VERSION_MIN; file_version <= WIRE_VERSION; file_version++)
+            result |= check_file(&arena);
     arena_deinit(&arena);
     return result;
 }

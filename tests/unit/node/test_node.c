@@ -378,14 +378,14 @@ static void raw_send(struct raw *raw, uint16_t type, uint64_t id, const void *me
                      uint64_t payload_size)
 {
     uint8_t frame[FRAME_HEADER_SIZE + 1024];
-    struct frame_header header = {.version = WIRE_VERSION,
+    struct frame_header header = {.version = WIRE_VERSION_MIN,
                                   .kind = FRAME_REQUEST,
                                   .type = type,
                                   .request_id = id,
                                   .payload_size = payload_size};
     struct writer writer;
 
-    writer_init(&writer, frame + FRAME_HEADER_SIZE, 1024, WIRE_VERSION);
+    writer_init(&writer, frame + FRAME_HEADER_SIZE, 1024, WIRE_VERSION_MIN);
     assert_int_equal(wire_request_encode(type, message, &writer), SNOW_OK);
     frame_header_set_body(&header, bytes_of(frame + FRAME_HEADER_SIZE, writer_size(&writer)));
     frame_header_encode(&header, frame);

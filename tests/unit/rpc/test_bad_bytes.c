@@ -79,7 +79,7 @@ static void raw_dial(struct raw *raw, struct fixture *fixture)
 static void raw_greet(struct raw *raw, struct fixture *fixture)
 {
     struct wire_hello_req hello = {.version_min = 1,
-                                   .version_max = 9,
+                                   .version_max = 1,
                                    .role = WIRE_ROLE_CLIENT,
                                    .token = bytes_of_string("secret")};
     struct frame_header header = {.kind = FRAME_REQUEST, .type = WIRE_hello};
