@@ -92,7 +92,8 @@ static bool pool_bytes(const struct cli *cli, const struct trace *trace, uint64_
     return true;
 }
 
-/* Until then a put would wait for room that is about to come. */
+/* Until then a put would wait for room that is about to come, or for memory that is being
+ * committed. */
 static bool wait_for_mount(struct cli *cli, const struct node *node)
 {
     uint64_t end_ns = env_now_ns(cli->env) + MOUNT_NS;
@@ -102,7 +103,8 @@ static bool wait_for_mount(struct cli *cli, const struct node *node)
         cli_error(cli, "out of memory");
         return false;
     }
-    while (!node_is_mounted(node) && env_now_ns(cli->env) < end_ns)
+    while ((!node_is_mounted(node) && env_now_ns(cli->env) < end_ns) ||
+           (node_is_mounted(node) && node_is_growing(node)))
         env_loop_turn(loop, MOUNT_STEP_NS, 0);
     env_loop_destroy(loop);
     if (!node_is_mounted(node))

@@ -15,6 +15,7 @@ struct totals {
     struct segment_totals *segments; /* by index */
     uint32_t *leases;                /* by object */
     uint64_t free_bytes;
+    uint64_t ready_bytes;
     uint64_t pool_bytes;
     uint64_t hard_pinned_bytes;
     uint64_t closing_bytes;
@@ -144,6 +145,16 @@ static void check_key(struct core *core, uint32_t number)
     ASSERT(readable <= 1 && writing <= 1);
 }
 
+/* G1. */
+static void check_growth(const struct segment *segment)
+{
+    ASSERT(space_size(segment->space) <= segment->ready && segment->ready <= segment->size);
+    ASSERT(segment->size <= segment->mounted_size);
+    ASSERT(space_slots_ready(segment->space) == segment->slots_ready);
+    ASSERT(segment->slots_ready <= segment->slot_count);
+    ASSERT(segment->slot_count <= space_slot_count(segment->space));
+}
+
 static void check_segments(struct core *core, struct totals *totals)
 {
     uint32_t listed = 0;
@@ -162,12 +173,14 @@ static void check_segments(struct core *core, struct totals *totals)
         if (segment->space == NULL)
             continue;
         space_check(segment->space);
+        check_growth(segment);
         for (uint32_t slot = 0; slot < space_slot_count(segment->space); slot++)
             used += space_is_used(segment->space, slot);
         if (space_is_recovering(segment->space) || segment->dropping)
             continue;
         totals->free_bytes += space_free_bytes(segment->space);
-        totals->pool_bytes += space_size(segment->space);
+        totals->ready_bytes += space_size(segment->space);
+        totals->pool_bytes += segment->size;
     }
     ASSERT(listed == totals->listed);
     /* No byte belongs to two objects (space_check: extents do not overlap), and none to nobody. */
@@ -304,6 +317,7 @@ void core_check(struct core *core)
     ASSERT(totals.readable == core->readable && totals.writing == core->writing);
     ASSERT(totals.closing == core->closing && totals.closing_bytes == core->closing_bytes);
     ASSERT(totals.free_bytes == core->free_bytes && totals.pool_bytes == core->pool_bytes);
+    ASSERT(totals.ready_bytes == core->ready_bytes);
     ASSERT(totals.hard_pinned_bytes == core->hard_pinned_bytes);
     ASSERT((totals.recovering == 0) == (core->recovering == 0));
     ASSERT(core->pins != NULL && index_count(core->pins) == core->pin_pool.used);

@@ -392,6 +392,8 @@ void core_extent_give(struct core *core, const struct part *part, uint32_t numbe
     if (!segment->dropping)
         core->free_bytes += space_capacity(space, part->slot);
     space_give(space, part->slot);
+    if (segment->ready > space_size(space) && !segment->dropping)
+        core_grow_apply(core, segment); /* it waited for a slot */
     core->room_changed = true;
 }
 

@@ -192,6 +192,7 @@ static void take_message(struct core *core, const struct core_input *input)
     case WIRE_inventory:
     case WIRE_forget:
     case WIRE_freed:
+    case WIRE_grown:
         break;
     default:
         session_message(core, input);
@@ -205,8 +206,10 @@ static void take_message(struct core *core, const struct core_input *input)
         core_inventory(core, input, node);
     } else if (input->type == WIRE_forget) {
         core_forget_reply(core, node, input->message);
-    } else {
+    } else if (input->type == WIRE_freed) {
         core_freed(core, node, input->message);
+    } else {
+        core_grown(core, node, input->message);
     }
 }
 

@@ -62,7 +62,8 @@ enum core_output_kind {
     CORE_OUT_PERSIST, /* write the state file before acting on the outputs that follow */
     CORE_OUT_SESSION, /* token: of the input; to: the session */
     CORE_OUT_REPLY,   /* to the request `token`; message of `type` when status is OK */
-    CORE_OUT_FORGET   /* to node `to`: a forget request; its reply comes back as CORE_MESSAGE */
+    CORE_OUT_FORGET,  /* to node `to`: a forget request; its reply comes back as CORE_MESSAGE */
+    CORE_OUT_GROW     /* to node `to`: a grow message */
 };
 
 struct core_output {

@@ -192,6 +192,17 @@ const char *core_room_reason(struct core *core, const struct request *request, u
 /* Its open writes fill their share: some have to end before it gets that many bytes more. */
 bool core_session_is_full(const struct core *core, const struct session *session, uint64_t bytes);
 
+/* ---- grow.c: memory that nodes commit as it is needed ---- */
+
+/* There is more of it than is ready, and it is of use: the bytes, or the slots that are lacking. */
+bool core_segment_can_grow(const struct segment *segment);
+/* Asks its node for more, unless it was asked already: so that this many bytes are free, or as many
+ * as are kept free ahead. */
+void core_grow(struct core *core, struct segment *segment, uint64_t free_wanted);
+/* What is ready becomes part of its space. */
+void core_grow_apply(struct core *core, struct segment *segment);
+void core_grown(struct core *core, struct node *node, const struct wire_grown_msg *grown);
+
 /* ---- read.c: look-ups, leases, what `continues` names ---- */
 
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session);

@@ -286,7 +286,8 @@ static enum snow_status open_space(struct core *core, struct segment *segment)
 
     if (status != SNOW_OK)
         return status;
-    core->pool_bytes += space_size(segment->space);
+    core->pool_bytes += segment->size;
+    core->ready_bytes += space_size(segment->space);
     core->free_bytes += space_free_bytes(segment->space);
     lose_overlaps(core, &overlaps);
     return SNOW_OK;
@@ -384,9 +385,9 @@ static bool inventory_is_valid(const struct segment *segment,
     if (inventory->rows_count > LIMIT_INVENTORY_ROWS ||
         inventory->first_slot > inventory->end_slot ||
         inventory->end_slot - inventory->first_slot > LIMIT_INVENTORY_SLOTS ||
-        inventory->end_slot > space_slot_count(segment->space) ||
+        inventory->end_slot > segment->told_end ||
         inventory->first_slot > segment->told_slots || /* repeated, but nothing left out (I1) */
-        (inventory->last && inventory->end_slot != space_slot_count(segment->space)))
+        (inventory->last && inventory->end_slot != segment->told_end))
         return false;
     for (uint32_t i = 0; i < inventory->rows_count; i++) {
         if (inventory->rows[i].slot < next || inventory->rows[i].slot >= inventory->end_slot)

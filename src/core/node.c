@@ -161,7 +161,8 @@ static void kill_node(struct core *core, struct node *node)
         struct segment *segment = core->segments[node->first_segment + i];
 
         if (!space_is_recovering(segment->space)) {
-            core->pool_bytes -= space_size(segment->space);
+            core->pool_bytes -= segment->size;
+            core->ready_bytes -= space_size(segment->space);
             core->free_bytes -= space_free_bytes(segment->space);
         }
         segment->dropping = true;
@@ -289,9 +290,9 @@ static void copy_text(char *to, struct bytes text)
 static bool segment_is_valid(const struct wire_segment_info *info)
 {
     return info->size > 0 && info->size % SPACE_ALIGN == 0 && info->size <= LIMIT_SEGMENT_SIZE &&
-           info->ready == info->size && info->slot_count > 0 &&
-           info->slot_count <= info->size / SPACE_GRANULE &&
-           info->slots_ready == info->slot_count && info->tier == WIRE_TIER_DRAM &&
+           info->ready > 0 && info->ready % SPACE_ALIGN == 0 && info->ready <= info->size &&
+           info->slot_count <= info->size / SPACE_GRANULE && info->slots_ready > 0 &&
+           info->slots_ready <= info->slot_count && info->tier == WIRE_TIER_DRAM &&
            info->name.size <= LIMIT_NAME_SIZE;
 }
 
@@ -379,12 +380,19 @@ static enum snow_status open_segments(struct core *core, struct node *node,
     for (uint32_t i = 0; i < node->segment_count; i++) {
         struct segment *segment = core->segments[node->first_segment + i];
         const struct wire_segment_info *info = &mount->segments[i];
-        enum snow_status status = space_create(info->size, info->slot_count, true, &segment->space);
+        enum snow_status status =
+            space_create(info->ready, info->slot_count, true, &segment->space);
 
         if (status != SNOW_OK) {
             close_segments(core, node);
             return status;
         }
+        space_limit(segment->space, info->slots_ready);
+        segment->mounted_size = info->size;
+        segment->size = info->size;
+        segment->slot_count = info->slot_count;
+        segment->ready = info->ready;
+        segment->slots_ready = info->slots_ready;
         segment->incarnation = info->incarnation;
         segment->tier = info->tier;
         copy_text(segment->name, info->name);
@@ -401,8 +409,10 @@ static bool same_segments(const struct core *core, const struct node *node,
         const struct segment *segment = core->segments[node->first_segment + i];
 
         if (segment->space == NULL || segment->incarnation != mount->segments[i].incarnation ||
-            space_size(segment->space) != mount->segments[i].size ||
-            space_slot_count(segment->space) != mount->segments[i].slot_count)
+            segment->mounted_size != mount->segments[i].size ||
+            space_slot_count(segment->space) != mount->segments[i].slot_count ||
+            segment->ready > mount->segments[i].ready ||
+            segment->slots_ready > mount->segments[i].slots_ready)
             return false;
     }
     return true;
@@ -464,6 +474,20 @@ static enum snow_status find_or_take(struct core *core, const struct wire_mount_
     return open_segments(core, node, mount);
 }
 
+/* A mount tells how far the segment has grown; its inventory is to come. */
+static void expect_inventory(struct core *core, struct segment *segment,
+                             const struct wire_segment_info *info)
+{
+    segment->told = false;
+    segment->told_slots = 0;
+    segment->told_end = info->slots_ready; /* those that become ready later are FREE */
+    segment->ready = info->ready;
+    segment->slots_ready = info->slots_ready;
+    segment->asked = info->ready;
+    segment->asked_slots = info->slots_ready;
+    core_grow_apply(core, segment);
+}
+
 void core_mount(struct core *core, const struct core_input *input)
 {
     const struct wire_mount_req *mount = input->message;
@@ -492,10 +516,8 @@ void core_mount(struct core *core, const struct core_input *input)
         node->secret = make_secret(core, node);
     node->secret_term = core->term;
     node->key_id = grant_key_id(&node->secret);
-    for (uint32_t i = 0; i < node->segment_count; i++) {
-        core->segments[node->first_segment + i]->told = false;
-        core->segments[node->first_segment + i]->told_slots = 0;
-    }
+    for (uint32_t i = 0; i < node->segment_count; i++)
+        expect_inventory(core, core->segments[node->first_segment + i], &mount->segments[i]);
     hear(core, node);
     if (node->adopts)
         expect(core, node->incarnation);

@@ -100,11 +100,13 @@ static struct segment *named_segment(struct core *core, const struct choice *cho
     return NULL;
 }
 
-/* Per mille of it. */
+/* Per mille of it, what it may grow by included. */
 static uint64_t free_share(const struct segment *segment)
 {
-    return space_free_bytes(segment->space) / SPACE_GRANULE * 1000 /
-           (space_size(segment->space) / SPACE_GRANULE);
+    uint64_t bytes =
+        space_free_bytes(segment->space) + (segment->size - space_size(segment->space));
+
+    return bytes / SPACE_GRANULE * 1000 / (segment->size / SPACE_GRANULE);
 }
 
 /* The better of two candidates: more free, or when both are nearly full, an older victim. */
@@ -172,7 +174,7 @@ uint64_t core_place_bytes(const struct wire_put_item *item)
 
 bool core_place_exceeds(const struct core *core, const struct segment *segment, uint64_t bytes)
 {
-    return bytes > space_size(segment->space) - core_room_reserve(core, segment);
+    return bytes > segment->size - core_room_reserve(core, segment);
 }
 
 void core_place_undo(struct core *core, const struct part *parts, uint32_t count)
@@ -331,7 +333,8 @@ struct segment *core_place_elsewhere(struct core *core, struct request *request,
         if (segment->index == request->lacking || !core_segment_open(core, segment) ||
             (!request->lacking_first && segment->node == core->segments[request->segment]->node))
             continue;
-        if (core_victim_next(core, segment) == 0 && space_largest_run(segment->space) < bytes)
+        if (core_victim_next(core, segment) == 0 && !core_segment_can_grow(segment) &&
+            space_largest_run(segment->space) < bytes)
             continue;
         if (request->lacking_first)
             keep_segment(request, segment);

@@ -78,7 +78,7 @@ static void fill_node(const struct core *core, const struct node *node, struct w
 
         if (segment->space == NULL)
             continue;
-        info->size += space_size(segment->space);
+        info->size += segment->size;
         if (!space_is_recovering(segment->space))
             info->used += space_size(segment->space) - space_free_bytes(segment->space);
         info->closing += segment->closing_bytes;
@@ -132,7 +132,8 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_objects_writing] = core->writing;
     values[CORE_METRIC_objects_closing] = core->closing;
     values[CORE_METRIC_pool_bytes] = core->pool_bytes;
-    values[CORE_METRIC_used_bytes] = core->pool_bytes - core->free_bytes;
+    values[CORE_METRIC_ready_bytes] = core->ready_bytes;
+    values[CORE_METRIC_used_bytes] = core->ready_bytes - core->free_bytes;
     values[CORE_METRIC_free_bytes] = core->free_bytes;
     values[CORE_METRIC_closing_bytes] = core->closing_bytes;
     values[CORE_METRIC_leased_bytes] = core->leased_bytes;

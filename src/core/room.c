@@ -40,7 +40,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 
 uint64_t core_room_reserve(const struct core *core, const struct segment *segment)
 {
-    uint64_t size = space_size(segment->space);
+    uint64_t size = segment->size;
     uint64_t ahead = segment->rate / 1000 * (2 * core->forget_ns / 1000) / 1000;
 
     if (core->options.reserve_bytes != 0)
@@ -68,9 +68,14 @@ static void note_rate(struct core *core, struct segment *segment, uint64_t bytes
 /* ---- evicting ---- */
 
 /* Evicts until free + coming reaches bytes; false: nothing more may go.  What a step may not do
- * any more is done in the next. */
+ * any more is done in the next.  Where there is memory that is not ready yet, that is asked for
+ * instead. */
 static bool evict(struct core *core, struct segment *segment, uint64_t bytes)
 {
+    if (core_segment_can_grow(segment)) {
+        core_grow(core, segment, bytes);
+        return true;
+    }
     while (space_free_bytes(segment->space) + segment->coming_bytes < bytes) {
         uint32_t victim = core_victim_next(core, segment);
 
@@ -105,7 +110,7 @@ static bool evict_elsewhere(struct core *core, const struct segment *segment, ui
 
         if (other == segment || !core_segment_open(core, other))
             continue;
-        uint64_t bytes = smaller(left, space_size(other->space));
+        uint64_t bytes = smaller(left, other->size);
 
         made = evict(core, other, bytes) || made;
         left -= bytes;
@@ -116,7 +121,7 @@ static bool evict_elsewhere(struct core *core, const struct segment *segment, ui
 /* Evicts for an object of that many bytes; wanted: what is wanted there in all. */
 static bool make_room(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted)
 {
-    uint64_t size = space_size(segment->space);
+    uint64_t size = segment->size;
     uint64_t free_bytes = space_free_bytes(segment->space);
     uint64_t target = smaller(wanted, size);
 

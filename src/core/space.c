@@ -28,6 +28,8 @@ enum snow_status space_create(uint64_t size, uint32_t slot_count, bool recoverin
     created->granules = size / SPACE_GRANULE;
     created->recovering = true;
     created->first = SPACE_NONE;
+    created->last = SPACE_NONE;
+    created->slots_ready = slot_count;
     for (uint32_t i = 0; i < SPACE_LEVELS * SPACE_PARTS; i++)
         created->lists[i] = SPACE_NONE;
     status = space_slots_init(&created->slots, slot_count);
@@ -243,7 +245,7 @@ static enum snow_status cut_begin(struct space *space, struct cut *cut, uint32_t
     return SNOW_OK;
 }
 
-/* Sets the links of the runs on both sides of what lies between them. */
+/* Sets the links of the runs on both sides of what lies between them (or of the segment). */
 static void join_neighbours(struct space *space, uint32_t before, uint32_t first, uint32_t last,
                             uint32_t after)
 {
@@ -251,7 +253,9 @@ static void join_neighbours(struct space *space, uint32_t before, uint32_t first
         space->first = first;
     else
         space_run_at(space, before)->after = first;
-    if (after != SPACE_NONE)
+    if (after == SPACE_NONE)
+        space->last = last;
+    else
         space_run_at(space, after)->before = last;
 }
 
@@ -260,7 +264,7 @@ enum snow_status space_take(struct space *space, uint64_t size, uint32_t owner, 
     uint64_t length = space_granules_of(size);
     bool aligned = space_is_aligned(size);
     uint32_t found;
-    uint32_t room = space->slots.count - space->slots.used;
+    uint32_t room = space_slots_left(space);
     struct space_run run;
     uint64_t tail;
     uint32_t lead;
@@ -343,6 +347,60 @@ void space_give(struct space *space, uint32_t slot)
     space_run_put(space, kept, run.offset, run.before, run.after);
     join_neighbours(space, run.before, kept, kept, run.after);
     space_run_free(space, kept);
+}
+
+/* ---- growing ---- */
+
+void space_limit(struct space *space, uint32_t slots_ready)
+{
+    ASSERT(slots_ready <= space->slots.count && space->slots.used <= slots_ready);
+    space->slots_ready = slots_ready;
+}
+
+/* The new bytes are a run of their own behind a last one that is used. */
+static enum snow_status append_run(struct space *space, uint64_t granules)
+{
+    uint32_t offset = (uint32_t)space->granules;
+    uint32_t before = space->last;
+    uint32_t slot;
+    enum snow_status status;
+
+    if (space_slots_left(space) == 0)
+        return SNOW_LIMIT;
+    slot = space_slots_take_lowest(&space->slots);
+    status = space_run_reserve(space, slot);
+    if (status != SNOW_OK) {
+        space_slots_give(&space->slots, slot);
+        return status;
+    }
+    space->granules = granules;
+    space_run_put(space, slot, offset, before, SPACE_NONE);
+    join_neighbours(space, before, slot, slot, SPACE_NONE);
+    space_run_free(space, slot);
+    return SNOW_OK;
+}
+
+enum snow_status space_grow(struct space *space, uint64_t size, uint32_t slots_ready)
+{
+    uint64_t granules = size / SPACE_GRANULE;
+    uint32_t last = space->last;
+
+    if (size % SPACE_ALIGN != 0 || size > SPACE_SIZE_MAX || slots_ready > space->slots.count)
+        return SNOW_INVALID;
+    if (slots_ready > space->slots_ready)
+        space->slots_ready = slots_ready;
+    if (granules <= space->granules)
+        return SNOW_OK;
+    if (space->recovering) {
+        space->granules = granules;
+        return SNOW_OK;
+    }
+    if (!is_free_run(space, last))
+        return append_run(space, granules);
+    unlist(space, last);
+    space->granules = granules;
+    space_run_free(space, last);
+    return SNOW_OK;
 }
 
 bool space_is_recovering(const struct space *space)
@@ -436,9 +494,14 @@ uint32_t space_slot_count(const struct space *space)
     return space->slots.count;
 }
 
+uint32_t space_slots_ready(const struct space *space)
+{
+    return space->slots_ready;
+}
+
 uint32_t space_slots_free(const struct space *space)
 {
-    return space->slots.count - space->slots.used;
+    return space_slots_left(space);
 }
 
 uint64_t space_memory(const struct space *space)

@@ -35,6 +35,14 @@ MUST_CHECK enum snow_status space_create(uint64_t size, uint32_t slot_count, boo
                                          struct space **space);
 void space_destroy(struct space *space);
 
+/* Only slots below slots_ready may be used, until space_grow.  Before anything is taken or
+ * claimed. */
+void space_limit(struct space *space, uint32_t slots_ready);
+/* There is more of the segment: its size rises to size (a multiple of 4 KiB), the slots that may be
+ * used to slots_ready; nothing ever shrinks.  INVALID: more than a segment, or its slots, can be.
+ * LIMIT: the size stays for want of a slot for the new run; the slots rose. */
+MUST_CHECK enum snow_status space_grow(struct space *space, uint64_t size, uint32_t slots_ready);
+
 /* An extent of at least size bytes (0 counts as 1).  NO_SPACE: no run is large enough.  LIMIT: no
  * slot is free.  NO_MEMORY.
  * owner: the caller's number, kept with the extent. */
@@ -70,14 +78,15 @@ uint32_t space_before(const struct space *space, uint32_t slot);
 uint32_t space_after(const struct space *space, uint32_t slot);
 uint32_t space_first(const struct space *space); /* the run at offset 0 */
 
-uint64_t space_size(const struct space *space);
+uint64_t space_size(const struct space *space); /* bytes, of what there is so far */
 uint64_t space_free_bytes(const struct space *space);
 /* A space_take of any size up to this finds a run now (it may still lack a slot); larger ones may
  * exist.  0: none. */
 uint64_t space_largest_run(const struct space *space);
 uint32_t space_slot_count(const struct space *space);
-uint32_t space_slots_free(const struct space *space);
-uint64_t space_memory(const struct space *space); /* bytes of records */
+uint32_t space_slots_ready(const struct space *space);
+uint32_t space_slots_free(const struct space *space); /* of the ready ones */
+uint64_t space_memory(const struct space *space);     /* bytes of records */
 
 /* What an object of this size takes from a run: rounded to the granule. */
 uint64_t space_round(uint64_t size);

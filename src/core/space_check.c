@@ -30,6 +30,7 @@ static uint32_t check_order(const struct space *space)
         before = slot;
         was_free = is_free;
     }
+    ASSERT(space->last == before && space->slots.used <= space->slots_ready);
     ASSERT(offset == space->granules && free_granules == space->free_granules);
     ASSERT(run_count == space->slots.used);
     return free_count;

@@ -26,7 +26,7 @@ enum snow_status space_claim(struct space *space, uint32_t slot, uint64_t offset
     enum snow_status status;
 
     ASSERT(space->recovering);
-    if (slot >= space->slots.count || space_slots_is_taken(&space->slots, slot))
+    if (slot >= space->slots_ready || space_slots_is_taken(&space->slots, slot))
         return SNOW_INVALID;
     if (offset % (space_is_aligned(length) ? SPACE_ALIGN : SPACE_GRANULE) != 0)
         return SNOW_INVALID;
@@ -95,7 +95,7 @@ static uint32_t drop_overlaps(struct space *space, struct claim *claims, uint32_
     for (uint32_t i = 0; i < count; i++) {
         const struct space_run *run = space_run_at(space, claims[i].slot);
         /* The run at 0 needs a record; only claims for every slot there is can leave none. */
-        bool is_homeless = kept == 0 && run->offset > 0 && space->slots.used == space->slots.count;
+        bool is_homeless = kept == 0 && run->offset > 0 && space_slots_left(space) == 0;
 
         if (run->offset < end || is_homeless) {
             uint32_t owner = run->owner_or_next;
@@ -116,7 +116,7 @@ static uint32_t slot_for_gap(struct space *space)
 {
     uint32_t slot;
 
-    if (space->slots.used == space->slots.count)
+    if (space_slots_left(space) == 0)
         return SPACE_NONE;
     slot = space_slots_take_lowest(&space->slots);
     if (space_run_reserve(space, slot) == SNOW_OK)
@@ -134,6 +134,7 @@ static void link_run(struct space *space, uint32_t slot, uint64_t offset, uint32
     else
         space_run_at(space, *last)->after = slot;
     *last = slot;
+    space->last = slot;
 }
 
 /* Links claims and gaps in order; gaps get records, but are in no list yet. */

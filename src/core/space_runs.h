@@ -34,8 +34,10 @@ struct space {
     struct space_run **chunks; /* by slot; NULL: not used yet */
     uint32_t chunk_count;      /* chunks taken */
     uint32_t first;            /* run at offset 0 */
+    uint32_t last;             /* run that ends where the segment does; SPACE_NONE in recovery */
     struct space_slots slots;  /* used ones have a record */
-    uint64_t granules;         /* of the segment */
+    uint32_t slots_ready;      /* those at and above are not to be used yet */
+    uint64_t granules;         /* of the segment, so far */
     uint64_t free_granules;
     bool recovering;
     uint32_t levels;                            /* bit: some class of this level is not empty */
@@ -76,6 +78,11 @@ static inline uint64_t space_granules_of(uint64_t size)
 static inline bool space_is_aligned(uint64_t size)
 {
     return size != 0 && size % SPACE_ALIGN == 0;
+}
+
+static inline uint32_t space_slots_left(const struct space *space)
+{
+    return space->slots_ready - space->slots.used;
 }
 
 /* Makes sure that a slot has memory for its record.  NO_MEMORY. */

@@ -265,10 +265,18 @@ struct node {
 };
 
 struct segment {
-    struct space *space; /* NULL: its node is DEAD and it was dropped */
+    struct space *space; /* what is ready of it; NULL: its node is DEAD and it was dropped */
     struct victim_list lists[POLICY_LISTS];
     struct victim_list soft; /* soft-pinned objects, LRU order */
     uint64_t incarnation;
+    uint64_t mounted_size;  /* bytes of its memory; what the node offers may fall below */
+    uint64_t size;          /* bytes that its node offers */
+    uint64_t ready;         /* of these, committed, as its node said (G1) */
+    uint64_t asked;         /* its node was asked to commit so many, since the mount */
+    uint32_t slot_count;    /* that its node offers */
+    uint32_t slots_ready;   /* as ready */
+    uint32_t asked_slots;   /* as asked */
+    uint32_t told_end;      /* the inventory under way tells the slots below */
     uint64_t coming_bytes;  /* of CLOSING objects, expected back within 50 ms */
     uint64_t closing_bytes; /* of CLOSING objects, all of them */
     uint64_t wanted_bytes;  /* of put items that wait for room here */
@@ -365,7 +373,8 @@ struct core {
 
     uint64_t largest_recent; /* bytes of the largest recent object, decays */
     uint64_t free_bytes;     /* of all segments that may be given out */
-    uint64_t pool_bytes;
+    uint64_t ready_bytes;    /* of these segments, free or used */
+    uint64_t pool_bytes;     /* that they may grow to */
     uint64_t closing_bytes;
     uint64_t writing_bytes;
     uint64_t leased_bytes;
@@ -373,7 +382,7 @@ struct core {
     uint32_t readable;
     uint32_t writing;
     uint32_t closing;
-    uint64_t counters[64]; /* COUNTER rows by CORE_METRIC_* */
+    uint64_t counters[96]; /* COUNTER rows by CORE_METRIC_* */
 };
 
 enum core_metric {

@@ -188,6 +188,23 @@ static struct link *link_of_node(struct master *master, uint64_t node)
     return NULL;
 }
 
+/* Too much is queued for it: a new connection, and its inventory, begins anew. */
+static void drop_node(struct master *master, struct link *link)
+{
+    obs_log_write(master->log, OBS_WARNING, "master", "a node does not keep up", "node=%llu",
+                  (unsigned long long)link->node);
+    link->drop = true;
+    master->drops = true;
+}
+
+static void carry_grow(struct master *master, const struct core_output *output)
+{
+    struct link *link = link_of_node(master, output->to);
+
+    if (link != NULL && rpc_oneway(link->conn, WIRE_grow, output->message) != SNOW_OK)
+        drop_node(master, link);
+}
+
 static void carry_forget(struct master *master, const struct core_output *output)
 {
     struct link *link = link_of_node(master, output->to);
@@ -206,11 +223,7 @@ static void carry_forget(struct master *master, const struct core_output *output
             return;
         forget_free(forget);
     }
-    /* Too much is queued for it: a new connection, and its inventory, begins anew. */
-    obs_log_write(master->log, OBS_WARNING, "master", "a node does not keep up", "node=%llu",
-                  (unsigned long long)output->to);
-    link->drop = true;
-    master->drops = true;
+    drop_node(master, link);
 }
 
 static void carry_out(struct master *master)
@@ -226,6 +239,9 @@ static void carry_out(struct master *master)
             break;
         case CORE_OUT_FORGET:
             carry_forget(master, output);
+            break;
+        case CORE_OUT_GROW:
+            carry_grow(master, output);
             break;
         case CORE_OUT_SESSION:
             break; /* read by on_hello */
@@ -370,6 +386,7 @@ static bool role_may_send(const struct rpc_conn *conn, uint16_t type)
     case WIRE_mount:
     case WIRE_inventory:
     case WIRE_freed:
+    case WIRE_grown:
         return rpc_conn_role(conn) == WIRE_ROLE_NODE;
     case WIRE_heartbeat:
         return rpc_conn_role(conn) == WIRE_ROLE_HEARTBEAT;

@@ -25,6 +25,25 @@ struct activity {
     bool closed;      /* forgotten: FREED is said when nothing is inside */
 };
 
+/* How far a segment is to grow. */
+struct growth {
+    uint64_t ready_target; /* bytes */
+    uint32_t slots_target;
+    bool stuck; /* the host has no more memory: what is ready is what is offered */
+};
+
+/* Memory that is being made present. */
+struct grow_step {
+    struct env_task work; /* to the growth loop */
+    struct env_task done; /* and back */
+    bool of_meta;
+    uint32_t segment;
+    uint64_t from; /* bytes */
+    uint64_t size;
+    uint64_t present; /* bytes of it, when it is done */
+    enum snow_status status;
+};
+
 enum node_metric {
 #define METRIC(name, kind, text) NODE_METRIC_##name,
 #include "node/node_metrics.def"
@@ -58,11 +77,20 @@ struct node {
     bool telling;          /* an inventory is under way */
     uint32_t tell_segment; /* next slot to tell */
     uint32_t tell_slot;
-    uint32_t number; /* at the master */
+    uint32_t tell_end;                               /* slots below are told */
+    uint32_t mounted_slots[LIMIT_SEGMENTS_PER_NODE]; /* ready ones, as the last mount said */
+    uint32_t number;                                 /* at the master */
     uint64_t incarnation;
     uint64_t process;
     bool mounted; /* read by any thread */
     bool remount; /* set by the heartbeat loop: the master does not know us */
+
+    /* Growth: driven by the service loop, done by a loop of its own. */
+    struct env_loop *grow_loop;
+    struct env_timer grow_timer; /* try again where the host had no memory */
+    struct growth growth[LIMIT_SEGMENTS_PER_NODE];
+    struct grow_step step; /* the one under way */
+    bool growing;          /* one is; read by any thread */
 
     /* Heartbeat loop. */
     struct env_loop *beat_loop;
@@ -101,6 +129,16 @@ void node_forget(struct node *node, struct rpc_request *request,
 void node_say_freed(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen);
 /* Nobody will be told what still waits. */
 void node_freed_drop(struct node *node);
+
+/* ---- grow.c ---- */
+
+/* Before the loops turn; closed after they stopped. */
+void node_grow_open(struct node *node);
+void node_grow_close(struct node *node);
+/* The master wants more of a segment. */
+void node_grow(struct node *node, const struct wire_grow_msg *grow);
+/* Says how far a segment is, if the master knows it. */
+void node_grow_tell(struct node *node, uint32_t segment);
 
 /* ---- heartbeat.c ---- */
 

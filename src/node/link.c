@@ -93,6 +93,14 @@ static void on_told(struct rpc_call *call, enum snow_status status, const void *
                   node->options.master);
 }
 
+/* Slots that become ready after the mount are FREE: their growth is told, not they. */
+static void begin_segment(struct node *node, uint32_t segment)
+{
+    node->tell_segment = segment;
+    node->tell_slot = 0;
+    node->tell_end = segment < node->segment_count ? node->mounted_slots[segment] : 0;
+}
+
 /* The next slots: as many rows as a message takes, and not too many slots. */
 static void tell_more(struct node *node)
 {
@@ -100,7 +108,6 @@ static void tell_more(struct node *node)
     struct wire_inventory_req message = {.segment = node->tell_segment,
                                          .first_slot = node->tell_slot,
                                          .rows = rows};
-    const struct slots *slots = &node->segments[node->tell_segment];
     uint32_t at = node->tell_slot;
     size_t bytes = 0;
 
@@ -108,7 +115,7 @@ static void tell_more(struct node *node)
         rpc_peer_reset(&node->master);
         return;
     }
-    while (at < slots->count && at - message.first_slot < LIMIT_INVENTORY_SLOTS &&
+    while (at < node->tell_end && at - message.first_slot < LIMIT_INVENTORY_SLOTS &&
            message.rows_count < LIMIT_INVENTORY_ROWS &&
            bytes + ROW_BYTES + LIMIT_KEY_SIZE < ROWS_BYTES) {
         struct wire_inventory_row *row = &rows[message.rows_count];
@@ -119,12 +126,10 @@ static void tell_more(struct node *node)
         }
     }
     message.end_slot = at;
-    message.last = at == slots->count;
+    message.last = at == node->tell_end;
     node->tell_slot = at;
-    if (message.last) {
-        node->tell_segment++;
-        node->tell_slot = 0;
-    }
+    if (message.last)
+        begin_segment(node, node->tell_segment + 1);
     node_count(node, NODE_METRIC_inventory_rows, message.rows_count);
     if (rpc_call_start(rpc_peer_conn(&node->master), &node->inventory_call, WIRE_inventory,
                        &message, NULL, env_now_ns(node->env) + CALL_NS) != SNOW_OK)
@@ -154,9 +159,10 @@ static void on_mounted(struct rpc_call *call, enum snow_status status, const voi
         slots_term_set(&node->segments[i], mount->term);
     node_count(node, NODE_METRIC_mounts, 1);
     node->telling = true;
-    node->tell_segment = 0;
-    node->tell_slot = 0;
+    begin_segment(node, 0);
     tell_more(node);
+    for (uint32_t i = 0; i < node->segment_count; i++)
+        node_grow_tell(node, i); /* what has become ready since the mount left */
 }
 
 static void mount(struct node *node)
@@ -176,10 +182,11 @@ static void mount(struct node *node)
         infos[i] = (struct wire_segment_info){.incarnation = slots->header->incarnation,
                                               .tier = WIRE_TIER_DRAM,
                                               .size = slots->header->data_size,
-                                              .ready = slots->header->data_size,
+                                              .ready = slots->ready,
                                               .slot_count = slots->count,
-                                              .slots_ready = slots->count,
+                                              .slots_ready = slots->slots_ready,
                                               .name = message.name};
+        node->mounted_slots[i] = slots->slots_ready;
     }
     if (rpc_call_start(rpc_peer_conn(&node->master), &node->mount_call, WIRE_mount, &message, NULL,
                        env_now_ns(node->env) + CALL_NS) != SNOW_OK)
@@ -246,7 +253,7 @@ void node_forget(struct node *node, struct rpc_request *request,
 
         closed[i].slot = item->slot;
         closed[i].gen = item->gen;
-        closed[i].freed = item->slot >= node->segments[forget->segment].count ||
+        closed[i].freed = item->slot >= node->segments[forget->segment].slots_ready ||
                           node_forget_slot(node, forget->segment, item->slot, item->gen);
     }
     rpc_reply(request, &reply, true);

@@ -55,10 +55,10 @@ static void on_request_gone(void *owner, struct rpc_request *request)
 
 static void on_oneway(void *owner, struct rpc_conn *conn, uint16_t type, const void *message)
 {
-    (void)owner;
-    (void)conn;
-    (void)type;
-    (void)message; /* nodes are told nothing without asking */
+    struct node *node = owner;
+
+    if (type == WIRE_grow && is_master(node, conn))
+        node_grow(node, message);
 }
 
 static void on_close(void *owner, struct rpc_conn *conn, enum snow_status status)
@@ -76,7 +76,8 @@ static enum snow_status open_segment(struct node *node, const char **reason)
     struct slots_request request = {
         .dir = node->options.segment_dir[0] == 0 ? NULL : node->options.segment_dir,
         .data_size = size == 0 ? node->options.memory_bytes / (4 * KIB) * (4 * KIB) : size,
-        .slot_bytes = node->options.slot_bytes};
+        .slot_bytes = node->options.slot_bytes,
+        .step = node->options.populate_step_bytes};
     enum snow_status status = slots_open(node->env, &request, &node->segments[0], reason);
 
     if (status != SNOW_OK)
@@ -84,6 +85,7 @@ static enum snow_status open_segment(struct node *node, const char **reason)
     node->segment_count = 1;
     node->incarnation = node->segments[0].header->node_incarnation;
     node_count(node, NODE_METRIC_slots_dropped, node->segments[0].dropped);
+    node_count(node, NODE_METRIC_ready_bytes, node->segments[0].ready);
     return SNOW_OK;
 }
 
@@ -117,6 +119,7 @@ static void close_all(struct node *node)
 {
     if (node->beat_rpc != NULL)
         node_heartbeat_close(node);
+    node_grow_close(node);
     if (node->master.rpc != NULL)
         node_link_close(node);
     if (node->rpc != NULL)
@@ -132,6 +135,8 @@ static void close_all(struct node *node)
         slots_close_memory(&node->segments[0]);
     if (node->beat_loop != NULL)
         env_loop_destroy(node->beat_loop);
+    if (node->grow_loop != NULL)
+        env_loop_destroy(node->grow_loop);
     if (node->loop != NULL)
         env_loop_destroy(node->loop);
     free(node);
@@ -146,6 +151,8 @@ static enum snow_status open_parts(struct node *node, struct bytes token, const 
     if (status == SNOW_OK)
         status = env_loop_create(node->env, "node-beat", &node->beat_loop);
     if (status == SNOW_OK)
+        status = env_loop_create(node->env, "node-grow", &node->grow_loop);
+    if (status == SNOW_OK)
         status = open_segment(node, reason);
     if (status == SNOW_OK)
         status = open_service(node, token, reason);
@@ -153,8 +160,29 @@ static enum snow_status open_parts(struct node *node, struct bytes token, const 
         return status;
     *reason = "the master's address is no address";
     status = node_link_open(node);
+    node_grow_open(node);
     if (status == SNOW_OK)
         status = node_heartbeat_open(node);
+    return status;
+}
+
+static enum snow_status start_loops(struct node *node)
+{
+    enum snow_status status = env_loop_start(node->loop);
+
+    if (status != SNOW_OK)
+        return status;
+    status = env_loop_start(node->beat_loop);
+    if (status != SNOW_OK)
+        goto stop_service;
+    status = env_loop_start(node->grow_loop);
+    if (status == SNOW_OK)
+        return SNOW_OK;
+    env_loop_stop(node->beat_loop);
+    env_loop_join(node->beat_loop);
+stop_service:
+    env_loop_stop(node->loop);
+    env_loop_join(node->loop);
     return status;
 }
 
@@ -177,15 +205,8 @@ enum snow_status node_open(struct env *env, const struct node_options *options, 
         list_init(&node->buckets[i]);
     status = open_parts(node, token, reason);
     if (status == SNOW_OK)
-        status = env_loop_start(node->loop);
+        status = start_loops(node);
     if (status != SNOW_OK) {
-        close_all(node);
-        return status;
-    }
-    status = env_loop_start(node->beat_loop);
-    if (status != SNOW_OK) {
-        env_loop_stop(node->loop);
-        env_loop_join(node->loop);
         close_all(node);
         return status;
     }
@@ -195,6 +216,8 @@ enum snow_status node_open(struct env *env, const struct node_options *options, 
 
 void node_close(struct node *node)
 {
+    env_loop_stop(node->grow_loop);
+    env_loop_join(node->grow_loop);
     env_loop_stop(node->beat_loop);
     env_loop_join(node->beat_loop);
     env_loop_stop(node->loop);
@@ -210,6 +233,11 @@ const char *node_address(const struct node *node)
 bool node_is_mounted(const struct node *node)
 {
     return __atomic_load_n(&node->mounted, __ATOMIC_ACQUIRE);
+}
+
+bool node_is_growing(const struct node *node)
+{
+    return __atomic_load_n(&node->growing, __ATOMIC_ACQUIRE);
 }
 
 bool node_is_idle(const struct node *node)
@@ -246,7 +274,7 @@ uint64_t node_held_bytes(const struct node *node, uint64_t granule)
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < node->segment_count; i++) {
-        for (uint32_t index = 0; index < node->segments[i].count; index++) {
+        for (uint32_t index = 0; index < node->segments[i].slots_ready; index++) {
             const struct slot *slot = &node->segments[i].table[index];
             uint64_t held = slot->length + slots_tail(slot->key_length, slot->part);
 

@@ -5,6 +5,8 @@
 #include "base/options.h"
 #include "conf/conf.h"
 
+enum node_populate { NODE_POPULATE_ALL, NODE_POPULATE_AHEAD };
+
 struct node_options {
 #define OPTION OPTION_FIELD
 #include "node/node_options.def"

@@ -131,10 +131,15 @@ static bool grant_holds(const struct node *node, const struct wire_write_item *i
     return node->has_secret && grant_write_mac(&node->secret, &fields) == item->mac;
 }
 
+static bool slot_is_ready(const struct node *node, uint32_t segment, uint32_t slot)
+{
+    return segment < node->segment_count && slot < node->segments[segment].slots_ready;
+}
+
 static enum snow_status check_write(struct node *node, const struct wire_write_item *item)
 {
-    if (item->segment >= node->segment_count || item->slot >= node->segments[item->segment].count ||
-        item->key.size < 1 || item->key.size > LIMIT_KEY_SIZE || item->start > item->length ||
+    if (!slot_is_ready(node, item->segment, item->slot) || item->key.size < 1 ||
+        item->key.size > LIMIT_KEY_SIZE || item->start > item->length ||
         item->size > item->length - item->start)
         return SNOW_INVALID;
     if (!grant_holds(node, item)) {
@@ -380,8 +385,8 @@ struct read_batch {
 
 static enum snow_status check_read(struct node *node, const struct wire_read_item *item)
 {
-    if (item->segment >= node->segment_count || item->slot >= node->segments[item->segment].count ||
-        item->start > item->length || item->size > item->length - item->start)
+    if (!slot_is_ready(node, item->segment, item->slot) || item->start > item->length ||
+        item->size > item->length - item->start)
         return SNOW_INVALID;
     struct grant_fields fields = {.segment = item->segment,
                                   .slot = item->slot,

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #define SLOTS_MAGIC UINT64_C(0x314e494b53574e53) /* "SNWSKIN1" */
-#define SLOTS_VERSION 1u
-#define POPULATE_STEP (64 * MIB)
+#define SLOTS_VERSION 2u
+#define SLOTS_VERSION_WHOLE 1u /* no slots_ready, no ready: all of it is */
 
 /* ---- checksums ---- */
 
@@ -27,26 +27,69 @@ static uint32_t slot_crc(const struct slot *slot)
 
 /* ---- opening ---- */
 
-static enum snow_status populate(struct env *env, struct env_memory *memory)
+/* Whole slots in so many bytes of meta. */
+static uint32_t slots_in(const struct slots *slots, uint64_t bytes)
 {
-    for (size_t from = 0; from < memory->size; from += POPULATE_STEP) {
-        size_t size = memory->size - from < POPULATE_STEP ? memory->size - from : POPULATE_STEP;
-        size_t done;
-        enum snow_status status = env_memory_populate(env, memory, from, size, &done);
+    uint64_t count = (bytes - SEGMENT_HEADER_BYTES) / sizeof(struct slot);
 
-        if (status != SNOW_OK)
-            return status;
-    }
-    return SNOW_OK;
+    return count < slots->count ? (uint32_t)count : slots->count;
 }
 
-/* A segment without anything in it.  Slots that lie there are of other data: that is gone. */
+uint64_t slots_meta_size(const struct slots *slots)
+{
+    return SEGMENT_HEADER_BYTES + slots->count * sizeof(struct slot);
+}
+
+enum snow_status slots_populate(struct slots *slots, bool of_meta, uint64_t from, uint64_t size,
+                                uint64_t *done)
+{
+    struct env_memory *memory = of_meta ? &slots->meta : &slots->data;
+    size_t bytes;
+    enum snow_status status = env_memory_populate(slots->env, memory, from, size, &bytes);
+
+    *done = status == SNOW_OK || status == SNOW_NO_SPACE ? bytes : 0;
+    return status;
+}
+
+void slots_take_present(struct slots *slots, bool of_meta, uint64_t bytes)
+{
+    if (of_meta) {
+        uint32_t count = slots_in(slots, bytes);
+
+        if (bytes > slots->meta_present)
+            slots->meta_present = bytes;
+        if (count <= slots->slots_ready)
+            return;
+        if (slots->meta.existed) /* rows of other data, from before the header was made anew */
+            memset(&slots->table[slots->slots_ready], 0,
+                   (count - slots->slots_ready) * sizeof(struct slot));
+        slots->slots_ready = count;
+        __atomic_store_n(&slots->header->slots_ready, count, __ATOMIC_RELEASE);
+        return;
+    }
+    bytes -= bytes % SLOTS_READY_UNIT;
+    if (bytes > slots->present)
+        slots->present = bytes;
+    if (bytes <= slots->ready)
+        return;
+    slots->ready = bytes;
+    __atomic_store_n(&slots->header->ready, bytes, __ATOMIC_RELEASE);
+}
+
+/* Makes the first bytes of meta, or of data, present. */
+static enum snow_status populate_first(struct slots *slots, bool of_meta, uint64_t step)
+{
+    uint64_t size = of_meta ? slots_meta_size(slots) : slots->data.size;
+    uint64_t done;
+
+    return slots_populate(slots, of_meta, 0, step == 0 || step > size ? size : step, &done);
+}
+
+/* A segment without anything in it. */
 static void make_new(struct env *env, struct slots *slots, uint64_t data_size)
 {
     struct slots_header *header = slots->header;
 
-    if (slots->meta.existed)
-        memset(slots->table, 0, slots->count * sizeof(struct slot));
     memset(header, 0, sizeof(*header));
     header->version = SLOTS_VERSION;
     header->slot_count = slots->count;
@@ -59,7 +102,7 @@ static void make_new(struct env *env, struct slots *slots, uint64_t data_size)
 
 static bool in_data(const struct slots *slots, const struct slot *slot)
 {
-    uint64_t size = slots->header->data_size;
+    uint64_t size = slots->ready;
     uint64_t tail = slots_tail(slot->key_length, slot->part);
 
     return slot->offset <= size && slot->length <= size - slot->offset &&
@@ -75,7 +118,7 @@ static bool is_whole(const struct slots *slots, const struct slot *slot)
 /* What an earlier process left: whole slots stay, all others are FREE. */
 static void find_again(struct slots *slots)
 {
-    for (uint32_t i = 0; i < slots->count; i++) {
+    for (uint32_t i = 0; i < slots->slots_ready; i++) {
         struct slot *slot = &slots->table[i];
 
         if (is_whole(slots, slot))
@@ -94,10 +137,14 @@ static enum snow_status check_header(const struct slots *slots, const struct slo
 
     if (header->magic != SLOTS_MAGIC || header->crc != header_crc(header))
         *reason = "the file is no segment, or its header is damaged";
-    else if (header->version != SLOTS_VERSION)
+    else if (header->version != SLOTS_VERSION && header->version != SLOTS_VERSION_WHOLE)
         *reason = "the segment was made by another version";
     else if (header->slot_count != slots->count || header->data_size != request->data_size)
         *reason = "the segment exists with another size";
+    else if (header->version != SLOTS_VERSION_WHOLE &&
+             (header->slots_ready > header->slot_count || header->ready > header->data_size ||
+              header->ready % SLOTS_READY_UNIT != 0))
+        *reason = "the segment's header is damaged: more is ready than there is";
     else
         return SNOW_OK;
     return SNOW_INVALID;
@@ -116,6 +163,48 @@ static const char *open_reason(enum snow_status status)
     default:
         return "out of memory or descriptors";
     }
+}
+
+/* What was ready under an earlier process is so again; its slots are read, so their records are
+ * made present before. */
+static enum snow_status find_ready(struct slots *slots, uint64_t present)
+{
+    const struct slots_header *header = slots->header;
+    bool whole = header->version == SLOTS_VERSION_WHOLE;
+    uint64_t done;
+
+    slots->slots_ready = whole ? slots->count : header->slots_ready;
+    slots->ready = whole ? header->data_size : header->ready;
+    uint64_t meta_ready = SEGMENT_HEADER_BYTES + slots->slots_ready * sizeof(struct slot);
+
+    if (meta_ready <= present)
+        return SNOW_OK;
+    slots->meta_present = meta_ready;
+    return slots_populate(slots, true, present, meta_ready - present, &done);
+}
+
+static enum snow_status find_or_make(struct slots *slots, const struct slots_request *request,
+                                     const char **reason)
+{
+    uint64_t step = request->step == 0 ? UINT64_MAX : request->step;
+    uint64_t meta_size = slots_meta_size(slots);
+    enum snow_status status = SNOW_OK;
+
+    slots->header = (void *)slots->meta.at;
+    slots->table = (void *)(slots->meta.at + SEGMENT_HEADER_BYTES);
+    if (slots->meta.existed && slots->data.existed && slots->header->magic != 0) {
+        status = check_header(slots, request, reason);
+        if (status == SNOW_OK)
+            status = find_ready(slots, step < meta_size ? step : meta_size);
+        if (status != SNOW_OK)
+            return status;
+        find_again(slots);
+    } else {
+        make_new(slots->env, slots, request->data_size);
+    }
+    slots_take_present(slots, true, step < meta_size ? step : meta_size);
+    slots_take_present(slots, false, step < request->data_size ? step : request->data_size);
+    return SNOW_OK;
 }
 
 enum snow_status slots_open(struct env *env, const struct slots_request *request,
@@ -142,23 +231,15 @@ enum snow_status slots_open(struct env *env, const struct slots_request *request
     *reason = open_reason(status);
     if (status != SNOW_OK)
         goto close_meta;
-    status = populate(env, &slots->meta);
+    *reason = "the host has not that much memory";
+    status = populate_first(slots, true, request->step);
     if (status == SNOW_OK)
-        status = populate(env, &slots->data);
-    if (status != SNOW_OK) {
-        *reason = "the host has not that much memory";
-        goto close_data;
-    }
-    slots->header = (void *)slots->meta.at;
-    slots->table = (void *)(slots->meta.at + SEGMENT_HEADER_BYTES);
-    if (slots->meta.existed && slots->data.existed && slots->header->magic != 0)
-        status = check_header(slots, request, reason);
-    else
-        make_new(env, slots, request->data_size);
+        status = populate_first(slots, false, request->step);
     if (status != SNOW_OK)
         goto close_data;
-    find_again(slots);
-    return SNOW_OK;
+    status = find_or_make(slots, request, reason);
+    if (status == SNOW_OK)
+        return SNOW_OK;
 
 close_data:
     env_memory_close(env, &slots->data);
@@ -294,13 +375,13 @@ static const char *check_slot(const struct slots *slots, const struct slot *slot
 
 const char *slots_check(const struct slots *slots)
 {
-    const struct slot **held = calloc(slots->count, sizeof(*held));
+    const struct slot **held = calloc(slots->slots_ready + 1, sizeof(*held));
     const char *wrong = NULL;
     uint64_t end = 0;
     uint32_t count = 0;
 
     ASSERT(held != NULL);
-    for (uint32_t i = 0; i < slots->count && wrong == NULL; i++) {
+    for (uint32_t i = 0; i < slots->slots_ready && wrong == NULL; i++) {
         const struct slot *slot = &slots->table[i];
 
         if (slot->state == WIRE_SLOT_FREE)

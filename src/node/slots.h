@@ -14,7 +14,8 @@
  *   T1  A WRITTEN slot's checksum holds; one that does not hold is FREE after a restart.
  *   T2  A write begins only if its gen is above floor_gen; floor_gen never falls.
  *   T3  A WRITTEN slot is never edited in place.
- *   T4  No more WRITING, WRITTEN or CLOSED slots overlap than the master granted: places come
+ *   T4  Slots at and above slots_ready are FREE and were never used; no extent reaches above ready.
+ *   T5  No more WRITING, WRITTEN or CLOSED slots overlap than the master granted: places come
  *       from it.
  * Keys above 96 bytes do not fit in the slot: their bytes follow those of the
  * object in the extent of part 0.
@@ -32,6 +33,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define SLOTS_READY_UNIT 4096u /* bytes of data become ready in multiples of it */
+
 /* First page of meta. */
 struct slots_header {
     uint64_t magic;
@@ -42,7 +45,12 @@ struct slots_header {
     uint64_t data_size;        /* bytes */
     uint32_t term;             /* highest that the node has seen */
     uint32_t crc;              /* crc32c of what stands before */
+    /* Since version 2; each is one store, made after the memory was present. */
+    uint32_t slots_ready;
+    uint32_t spare;
+    uint64_t ready; /* bytes of data */
 };
+_Static_assert(sizeof(struct slots_header) == 64, "the header's layout is on disk");
 
 struct slots {
     struct env *env;
@@ -51,7 +59,11 @@ struct slots {
     struct slots_header *header;
     struct slot *table;
     uint32_t count;
-    uint32_t dropped; /* slots found damaged when opened */
+    uint32_t slots_ready;  /* slots below may be used (T4) */
+    uint64_t ready;        /* bytes of data that may be */
+    uint64_t present;      /* bytes of data that this process has made present */
+    uint64_t meta_present; /* bytes of meta, likewise */
+    uint32_t dropped;      /* slots found damaged when opened */
 };
 
 struct slots_request {
@@ -59,14 +71,25 @@ struct slots_request {
     uint32_t segment;    /* index on the node */
     uint64_t data_size;  /* bytes, a multiple of 2 MiB */
     uint64_t slot_bytes; /* data bytes a slot */
+    uint64_t step;       /* bytes of meta and of data to begin with, 64 KiB or more; 0: all */
 };
 
-/* Opens the segment's memory, or makes it; all of it is present in memory then.  Finds again what
- * an earlier process left there.  NO_SPACE, IN_USE, INVALID (another version or size; *reason says
- * which). */
+/* Opens the segment's memory, or makes it; its first step is present in memory then, and what was
+ * ready before is ready again.  Finds again what an earlier process left there.  NO_SPACE, IN_USE,
+ * INVALID (another version or size; *reason says which). */
 MUST_CHECK enum snow_status slots_open(struct env *env, const struct slots_request *request,
                                        struct slots *slots, const char **reason);
 void slots_close_memory(struct slots *slots);
+
+/* ---- growing ---- */
+
+uint64_t slots_meta_size(const struct slots *slots); /* bytes */
+/* Makes [from, from + size) of meta, or of data, present: slow, and the only function that another
+ * thread may call meanwhile.  NO_SPACE: *done bytes of it are. */
+MUST_CHECK enum snow_status slots_populate(struct slots *slots, bool of_meta, uint64_t from,
+                                           uint64_t size, uint64_t *done);
+/* The first bytes of meta, or of data, are present: what lies in them may be used. */
+void slots_take_present(struct slots *slots, bool of_meta, uint64_t bytes);
 
 /* Keeps the highest term in the header. */
 void slots_term_set(struct slots *slots, uint32_t term);

@@ -98,6 +98,8 @@ void cluster_node_start(struct cluster *cluster, uint32_t index)
     options.memory_bytes = cluster->plan.node_bytes;
     options.slot_bytes = 1 * KIB;
     options.segment_dir = "segments";
+    options.populate = cluster->plan.populate;
+    options.populate_step_bytes = cluster->plan.populate_step;
     if (node_open(node->env, &options, bytes_of(NULL, 0), &node->log, &node->node, &reason) !=
         SNOW_OK)
         cluster_find(cluster, "heal: a node does not start: %s", reason);
@@ -163,6 +165,7 @@ struct cluster *cluster_create(uint64_t seed, const struct cluster_plan *plan)
         cluster->nodes[i].cluster = cluster;
         cluster->nodes[i].index = i;
         cluster->nodes[i].host = world_host_create(cluster->world, name);
+        world_host_memory(cluster->nodes[i].host, plan->host_bytes);
         cluster_node_start(cluster, i);
     }
     for (uint32_t i = 0; i < plan->clients; i++)

@@ -25,6 +25,9 @@ struct cluster_plan {
     uint32_t clients;
     uint32_t keys;            /* of HISTORY_KEYS */
     uint64_t node_bytes;      /* memory of each node */
+    uint32_t populate;        /* enum node_populate */
+    uint64_t populate_step;   /* bytes */
+    uint64_t host_bytes;      /* memory of each node's host; 0: enough */
     uint64_t object_max;      /* bytes */
     uint64_t duration_ns;     /* of the work; faults stop then */
     uint32_t replace_percent; /* of puts */

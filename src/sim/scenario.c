@@ -8,6 +8,18 @@
 
 #define SECOND NS_PER_S
 
+static void draw_growth(struct cluster_plan *plan, struct rng *rng)
+{
+    struct node_options options;
+
+    conf_random(node_options_table(), &options, rng);
+    plan->populate = options.populate;
+    plan->populate_step = options.populate_step_bytes;
+    /* Now and then a host that has not all that its node wants to give, but its first step. */
+    if (plan->populate_step < plan->node_bytes / 2 && rng_chance(rng, 1, 6))
+        plan->host_bytes = plan->node_bytes * rng_between(rng, 60, 120) / 100 + MIB;
+}
+
 static void draw_options(struct cluster_plan *plan, struct rng *rng)
 {
     conf_random(master_core_options_table(), &plan->core, rng);
@@ -34,6 +46,7 @@ static void plan_any(struct cluster_plan *plan, struct rng *rng)
                                   .keep_state = true,
                                   .net = world_net_calm()};
     draw_options(plan, rng);
+    draw_growth(plan, rng);
 }
 
 /* ---- faults ---- */

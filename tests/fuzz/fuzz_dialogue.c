@@ -15,6 +15,8 @@
 
 #define SEGMENT_SIZE (256 * KIB)
 #define SLOTS 64u
+#define READY_SIZE (64 * KIB) /* when it is mounted */
+#define SLOTS_READY 16u
 #define STEPS_MAX 400u
 #define FORGETS_MAX 256u
 #define KEYS 6u
@@ -122,9 +124,9 @@ static void mount(struct dialogue *dialogue, uint64_t which)
     *info = (struct wire_segment_info){.incarnation = 100 + which,
                                        .tier = WIRE_TIER_DRAM,
                                        .size = SEGMENT_SIZE,
-                                       .ready = SEGMENT_SIZE,
+                                       .ready = READY_SIZE,
                                        .slot_count = SLOTS,
-                                       .slots_ready = SLOTS};
+                                       .slots_ready = SLOTS_READY};
     *message = (struct wire_mount_req){.incarnation = 10 + which,
                                        .process = 1 + rng_below(&dialogue->rng, 2),
                                        .address = bytes_of_string("node:1"),
@@ -138,7 +140,7 @@ static void tell(struct dialogue *dialogue, uint64_t node, bool empty)
 {
     struct wire_inventory_req *message = take(dialogue, sizeof(*message));
 
-    *message = (struct wire_inventory_req){.last = 1, .end_slot = SLOTS};
+    *message = (struct wire_inventory_req){.last = 1, .end_slot = SLOTS_READY};
     message->rows = take(dialogue, 4 * sizeof(*message->rows));
     message->rows_count = empty ? 0 : (uint32_t)rng_below(&dialogue->rng, 5);
     for (uint32_t i = 0; i < message->rows_count; i++) {
@@ -231,6 +233,12 @@ static void bring_near(struct dialogue *dialogue, uint16_t type, void *message)
         lookup->flags &= 0x7f;
         for (uint32_t i = 0; i < lookup->keys_count; i++)
             lookup->keys[i].key = any_key(dialogue);
+    } else if (type == WIRE_grown) {
+        *(struct wire_grown_msg *)message =
+            (struct wire_grown_msg){.size = rng_chance(rng, 3, 4) ? SEGMENT_SIZE : READY_SIZE * 2,
+                                    .ready = READY_SIZE + rng_below(rng, 50) * 4 * KIB,
+                                    .slot_count = SLOTS,
+                                    .slots_ready = (uint32_t)rng_between(rng, SLOTS_READY, SLOTS)};
     } else if (type == WIRE_remove || type == WIRE_pin) {
         struct wire_key *list = type == WIRE_remove ? ((struct wire_remove_req *)message)->keys
                                                     : ((struct wire_pin_req *)message)->keys;
@@ -253,7 +261,7 @@ static void any_message(struct dialogue *dialogue, uint8_t variant)
         bring_near(dialogue, row->number, message);
     if (row->number == WIRE_forget) /* the core takes its reply, not the request */
         return;
-    if (row->number == WIRE_inventory || row->number == WIRE_freed)
+    if (row->number == WIRE_inventory || row->number == WIRE_freed || row->number == WIRE_grown)
         from = dialogue->nodes[rng_below(&dialogue->rng, 2)];
     else if (rng_chance(&dialogue->rng, 1, 30))
         from = rng_next(&dialogue->rng);
@@ -262,8 +270,9 @@ static void any_message(struct dialogue *dialogue, uint8_t variant)
 
 static void take_step(struct dialogue *dialogue, uint8_t what, uint8_t variant)
 {
-    static const uint16_t usual[] = {WIRE_put_start, WIRE_put_start, WIRE_put_end,   WIRE_put_end,
-                                     WIRE_lookup,    WIRE_remove,    WIRE_put_abort, WIRE_pin};
+    static const uint16_t usual[] = {WIRE_put_start, WIRE_put_start, WIRE_put_end,
+                                     WIRE_put_end,   WIRE_lookup,    WIRE_remove,
+                                     WIRE_put_abort, WIRE_pin,       WIRE_grown};
     struct core_input input = {0};
     uint32_t at = 0;
 
@@ -298,7 +307,7 @@ static void take_step(struct dialogue *dialogue, uint8_t what, uint8_t variant)
         step(dialogue, &input);
         return;
     default:
-        while (wire_type_at(at)->number != usual[variant % 8])
+        while (wire_type_at(at)->number != usual[variant % 9])
             at++;
         any_message(dialogue, (uint8_t)at);
     }

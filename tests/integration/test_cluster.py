@@ -352,6 +352,80 @@ class Restarts(Case):
         cluster.close()
 
 
+class Growth(Case):
+    @staticmethod
+    def committed(process):
+        """Bytes of the process's anonymous shared memory that really are there."""
+        folder = f"/proc/{process.process.pid}/fd"
+        held = 0
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            try:
+                if os.readlink(path).startswith("/memfd:"):
+                    held += os.stat(path).st_blocks * 512
+            except FileNotFoundError:
+                pass
+        return held
+
+    @staticmethod
+    def counters(at):
+        return json.loads(run("stat", "--json", *at)[1])["counters"]
+
+    def test_two_large_nodes_open_at_once_and_take_what_is_put(self):
+        with Folder() as folder:
+            head = master(folder + "/state")
+            at = ["--master", head.address]
+            nodes = [node(head.address, "--populate", "ahead", memory="3GiB") for _ in range(2)]
+            counters = self.counters(at)
+            self.assertEqual(counters["pool_bytes"], 2 * 3 * 1024 ** 3)
+            for holder in nodes:
+                self.assertLess(self.committed(holder), 16 << 20)
+            values = {}
+            for i in range(8):  # each of them is larger than the first step
+                values[f"large-{i}"] = random.Random(i).randbytes((5 << 20) + i)
+                status, _, errors = run("put", f"large-{i}", *at, data=values[f"large-{i}"])
+                self.assertEqual(status, 0, errors)
+            for key, value in values.items():
+                self.assertEqual(run("get", key, *at)[1], value)
+            counters = self.counters(at)
+            self.assertEqual((counters["evicted_objects"], counters["offers_shrunk"]), (0, 0))
+            self.assertGreater(counters["grown_bytes"], 30 << 20)
+            held = sum(map(self.committed, nodes))
+            self.assertLess(held, 256 << 20)
+            self.assertGreater(held, 8 * (5 << 20))
+            for holder in nodes:
+                holder.stop()
+            head.stop()
+
+    def test_all_of_it_is_committed_behind_the_work(self):
+        cluster = dev("--populate-step", "1MiB")
+        at = ["--master", cluster.address]
+        self.assertEqual(run("put", "key", *at, data=b"value")[0], 0)
+        wait_for(lambda: self.counters(at)["ready_bytes"] == 64 << 20)
+        self.assertGreater(self.committed(cluster), 64 << 20)
+        self.assertEqual(run("get", "key", *at)[1], b"value")
+        cluster.stop()
+
+    def test_a_node_that_grew_comes_back_as_far_as_it_was(self):
+        with Folder() as folder:
+            head = master(folder + "/state")
+            at = ["--master", head.address]
+            more = ("--segment-dir", folder + "/segments", "--populate", "ahead",
+                    "--populate-step", "64KiB")
+            holder = node(head.address, *more, memory="64MiB")
+            value = random.Random(1).randbytes(7 << 20)
+            self.assertEqual(run("put", "key", *at, data=value)[0], 0)
+            before = self.counters(at)["ready_bytes"]
+            self.assertLess(before, 64 << 20)
+            holder.kill()
+            holder = node(head.address, *more, memory="64MiB")
+            wait_for(lambda: run("get", "key", *at)[1] == value, 10)
+            self.assertGreaterEqual(self.counters(at)["ready_bytes"], before)
+            self.assertLess(self.counters(at)["ready_bytes"], 64 << 20)
+            holder.stop()
+            head.stop()
+
+
 class Replay(Case):
     fields = {"requests", "blocks", "hit_blocks", "hit_ratio", "infinite_hit_ratio", "wrong_bytes",
               "failed_puts", "failed_gets", "evicted_objects", "puts_waited", "leases_broken",

@@ -76,15 +76,17 @@ struct model_slot {
     uint32_t written; /* version whose part it is */
 };
 
-enum node_message { SEND_CLOSED, SEND_FREED, SEND_ROWS };
+enum node_message { SEND_CLOSED, SEND_FREED, SEND_ROWS, SEND_GROWN };
 
 struct to_master {
     enum node_message kind;
     struct wire_closed closed;
     uint32_t first;
     uint32_t end;
+    bool last;
     uint32_t row_count;
     struct wire_inventory_row rows[32];
+    struct wire_grown_msg grown;
 };
 
 struct model_node {
@@ -96,6 +98,11 @@ struct model_node {
     bool linked;
     bool telling;
     uint32_t tell_slot;
+    uint32_t tell_end;
+    uint64_t ready; /* bytes */
+    uint32_t slots_ready;
+    uint64_t asked; /* by the master, on the way or arrived */
+    uint32_t asked_slots;
     bool lossy; /* lost slots that the master still counts on */
     struct model_slot slots[SLOTS];
     struct wire_slot_gen forgets[QUEUE]; /* on the way to it, in order */
@@ -111,6 +118,7 @@ struct plan {
     bool nodes_lose; /* and slots are lost */
     bool masters_restart;
     uint32_t slots; /* of each node */
+    bool grows;     /* nodes commit their memory as they are asked to */
     bool roomy;     /* nothing is evicted or lost: a look-up finds exactly what the model has */
     uint32_t operations;
     uint64_t dead_after_ns;
@@ -143,6 +151,7 @@ struct model {
     uint64_t found;
     uint64_t ended;
     uint64_t restarts;
+    uint64_t grown; /* messages of nodes */
 };
 
 static inline struct bytes key_of(const struct model *model, uint32_t key)
@@ -305,6 +314,19 @@ static inline void on_forget(struct model *model, const struct core_output *outp
     }
 }
 
+static inline void on_grow(struct model *model, const struct core_output *output)
+{
+    struct model_node *node = find_node(model, output->to);
+    const struct wire_grow_msg *grow = output->message;
+
+    assert_non_null(node);
+    assert_true(node->linked && grow->segment == 0);
+    assert_true(grow->ready <= NODE_BYTES && grow->slots_ready <= model->plan.slots);
+    assert_true(grow->ready > node->asked || grow->slots_ready > node->asked_slots);
+    node->asked = grow->ready;
+    node->asked_slots = grow->slots_ready;
+}
+
 /* Replies to these go to the caller, who stands above this on the stack. */
 struct caught {
     uint64_t token;
@@ -322,6 +344,8 @@ static inline void step(struct model *model, const struct core_input *input, str
             model->opened = output->to;
         } else if (output->kind == CORE_OUT_FORGET) {
             on_forget(model, output);
+        } else if (output->kind == CORE_OUT_GROW) {
+            on_grow(model, output);
         } else if (output->kind == CORE_OUT_REPLY) {
             if (caught != NULL && output->token == caught->token) {
                 caught->status = output->status;

@@ -28,9 +28,9 @@ static inline void mount_node(struct model *model, struct model_node *node)
     struct wire_segment_info info = {.incarnation = node->incarnation,
                                      .tier = WIRE_TIER_DRAM,
                                      .size = NODE_BYTES,
-                                     .ready = NODE_BYTES,
+                                     .ready = node->ready,
                                      .slot_count = model->plan.slots,
-                                     .slots_ready = model->plan.slots};
+                                     .slots_ready = node->slots_ready};
     struct wire_mount_req mount = {.incarnation = node->incarnation,
                                    .process = node->process,
                                    .address = bytes_of_string("here"),
@@ -42,6 +42,9 @@ static inline void mount_node(struct model *model, struct model_node *node)
         return;
     drop_link(node); /* it may come anew before the old connection was seen to break */
     node->linked = true;
+    node->asked = node->ready;
+    node->asked_slots = node->slots_ready;
+    node->tell_end = node->slots_ready;
     step(model,
          &(struct core_input){
              .kind = CORE_MESSAGE, .token = caught.token, .type = WIRE_mount, .message = &mount},
@@ -142,19 +145,45 @@ static inline void leave_slot(struct model *model, struct model_node *node)
 }
 
 /* The next rows go on their way, as they are now. */
-static inline void tell_rows(struct model_node *node, uint32_t slot_count)
+static inline void tell_rows(struct model_node *node)
 {
     struct to_master *message = &node->queue[node->queue_count++];
 
     assert_true(node->queue_count < QUEUE);
     *message = (struct to_master){.kind = SEND_ROWS, .first = node->tell_slot};
     message->end = node->tell_slot + 32;
+    if (message->end >= node->tell_end) {
+        message->end = node->tell_end;
+        message->last = true;
+    }
     for (uint32_t slot = message->first; slot < message->end; slot++) {
         if (node->slots[slot].row.state != WIRE_SLOT_FREE)
             message->rows[message->row_count++] = node->slots[slot].row;
     }
     node->tell_slot = message->end;
-    node->telling = message->end < slot_count;
+    node->telling = !message->last;
+}
+
+/* The node commits some of what it was asked for; says so, or says the same again. */
+static inline void grow(struct model *model, struct model_node *node)
+{
+    uint64_t bytes = rng_below(&model->rng, 20) * 4 * KIB;
+    uint32_t slots = (uint32_t)rng_below(&model->rng, 40);
+    struct to_master *message;
+
+    node->ready += bytes < node->asked - node->ready ? bytes : node->asked - node->ready;
+    node->slots_ready += slots < node->asked_slots - node->slots_ready
+                             ? slots
+                             : node->asked_slots - node->slots_ready;
+    if (!node->linked || node->number == 0)
+        return;
+    message = &node->queue[node->queue_count++];
+    assert_true(node->queue_count < QUEUE);
+    *message = (struct to_master){.kind = SEND_GROWN,
+                                  .grown = {.size = NODE_BYTES,
+                                            .ready = node->ready,
+                                            .slot_count = model->plan.slots,
+                                            .slots_ready = node->slots_ready}};
 }
 
 /* The master reads what the node sent first. */
@@ -172,7 +201,7 @@ static inline void read_from_node(struct model *model, struct model_node *node)
     struct wire_freed_msg freed = {.items = &item, .items_count = 1};
     struct wire_inventory_req rows = {.first_slot = message.first,
                                       .end_slot = message.end,
-                                      .last = message.end == model->plan.slots,
+                                      .last = message.last,
                                       .rows = message.rows,
                                       .rows_count = message.row_count};
 
@@ -182,6 +211,10 @@ static inline void read_from_node(struct model *model, struct model_node *node)
     } else if (message.kind == SEND_FREED) {
         input.type = WIRE_freed;
         input.message = &freed;
+    } else if (message.kind == SEND_GROWN) {
+        input.type = WIRE_grown;
+        input.message = &message.grown;
+        model->grown++;
     } else {
         input.type = WIRE_inventory;
         input.token = caught.token;
@@ -197,7 +230,10 @@ static inline void read_from_node(struct model *model, struct model_node *node)
 
 static inline void node_moves(struct model *model, struct model_node *node)
 {
-    switch (rng_below(&model->rng, 8)) {
+    switch (rng_below(&model->rng, model->plan.grows ? 9 : 8)) {
+    case 8:
+        grow(model, node);
+        break;
     case 0:
         beat(model, node);
         break;
@@ -206,7 +242,7 @@ static inline void node_moves(struct model *model, struct model_node *node)
         break;
     case 2:
         if (node->telling)
-            tell_rows(node, model->plan.slots);
+            tell_rows(node);
         break;
     case 3:
     case 4:

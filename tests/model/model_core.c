@@ -152,7 +152,9 @@ static void settle(struct model *model)
             if (!node->linked)
                 mount_node(model, node);
             while (node->telling)
-                tell_rows(node, model->plan.slots);
+                tell_rows(node);
+            if (model->plan.grows)
+                grow(model, node);
             while (node->forget_count > 0)
                 read_forget(model, node);
             for (uint32_t k = 0; k < SLOTS; k++)
@@ -212,6 +214,8 @@ static struct model *model_create(const struct plan *plan)
     }
     for (uint32_t i = 0; i < NODES; i++) {
         model->nodes[i].incarnation = 100 + i;
+        model->nodes[i].ready = plan->grows ? 4 * KIB : NODE_BYTES;
+        model->nodes[i].slots_ready = plan->grows ? 3 : plan->slots;
         model->nodes[i].queue = calloc(QUEUE, sizeof(*model->nodes[i].queue));
         assert_non_null(model->nodes[i].queue);
     }
@@ -307,6 +311,23 @@ static void test_dying_nodes(void **state)
     run(&plan);
 }
 
+/* Growth is over soon: many short runs. */
+static void test_growing_nodes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        struct plan plan = {.seed = seed_of(20 + seed),
+                            .slots = 160,
+                            .grows = true,
+                            .nodes_fail = seed % 2 == 0,
+                            .masters_restart = seed % 4 == 0,
+                            .operations = OPERATIONS / 32,
+                            .dead_after_ns = 1000 * NS_PER_S};
+
+        run(&plan);
+    }
+}
+
 static void test_restarting_masters(void **state)
 {
     struct plan plan = {.seed = seed_of(5),
@@ -337,11 +358,9 @@ static void test_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_roomy),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_failing_nodes),
-        cmocka_unit_test(test_dying_nodes),
-        cmocka_unit_test(test_restarting_masters),
+        cmocka_unit_test(test_roomy),         cmocka_unit_test(test_full),
+        cmocka_unit_test(test_failing_nodes), cmocka_unit_test(test_dying_nodes),
+        cmocka_unit_test(test_growing_nodes), cmocka_unit_test(test_restarting_masters),
         cmocka_unit_test(test_everything),
     };
 

@@ -81,6 +81,33 @@ static uint64_t random_size(struct rng *rng)
     }
 }
 
+/* What is not there yet belongs to somebody else. */
+static void model_grow(struct model *model, uint64_t size)
+{
+    for (uint32_t i = 0; i < model->granules; i++) {
+        if (i < size / SPACE_GRANULE)
+            model->owners[i] = model->owners[i] == UINT32_MAX ? 0 : model->owners[i];
+        else
+            model->owners[i] = UINT32_MAX;
+    }
+}
+
+/* A few more pages and slots, as far as there are any. */
+static void grow(struct space *space, struct model *model, uint32_t slots, struct rng *rng)
+{
+    uint64_t size = space_size(space) + rng_below(rng, 3) * SPACE_ALIGN;
+
+    if (size > model->size)
+        size = model->size;
+    if (slots > space_slot_count(space))
+        slots = space_slot_count(space);
+    if (space_grow(space, size, slots) == SNOW_OK)
+        model_grow(model, size);
+    else
+        assert_int_equal(space_slots_free(space), 0);
+    assert_int_equal(space_slots_ready(space), slots);
+}
+
 static void test_random_operations(void **state)
 {
     enum { STEPS = 100000, SLOTS = 400 };
@@ -96,9 +123,14 @@ static void test_random_operations(void **state)
     (void)state;
     rng_init(&rng, 1);
     model_init(&model, size);
-    assert_int_equal(space_create(size, SLOTS, false, &space), SNOW_OK);
+    assert_int_equal(space_create(SPACE_ALIGN, SLOTS, false, &space), SNOW_OK);
+    space_limit(space, 1);
+    model_grow(&model, SPACE_ALIGN);
     for (uint32_t step = 1; step <= STEPS; step++) {
         bool grows = (step / 5000) % 2 == 0;
+
+        if (step < STEPS / 2 && step % 100 == 0)
+            grow(space, &model, step * SLOTS / (STEPS / 4), &rng);
 
         if (rng_chance(&rng, grows ? 6 : 4, 10)) {
             uint64_t wanted = random_size(&rng);

@@ -44,7 +44,12 @@ struct world_node {
     uint64_t process;
     const char *host;
     uint64_t size;
+    uint64_t ready; /* of each segment, when it is mounted */
     uint32_t slot_count;
+    uint32_t slots_ready;
+    uint64_t asked; /* by the last grow message */
+    uint32_t asked_slots;
+    uint32_t asks;
     uint32_t segment_count;
     struct world_slot *slots[WORLD_SEGMENTS];
     struct hash128 secret;
@@ -209,6 +214,25 @@ static inline void world_note_forget(struct world *world, const struct core_outp
     fail_msg("a forget to an unknown node");
 }
 
+static inline void world_note_grow(struct world *world, const struct core_output *output)
+{
+    const struct wire_grow_msg *grow = output->message;
+
+    for (uint32_t i = 0; i < world->node_count; i++) {
+        struct world_node *node = &world->nodes[i];
+
+        if (node->number != output->to)
+            continue;
+        assert_true(node->linked && grow->segment < node->segment_count);
+        assert_true(grow->ready <= node->size && grow->slots_ready <= node->slot_count);
+        node->asked = grow->ready;
+        node->asked_slots = grow->slots_ready;
+        node->asks++;
+        return;
+    }
+    fail_msg("a grow message to an unknown node");
+}
+
 static inline void world_read_outputs(struct world *world)
 {
     while (*world->unread != NULL) {
@@ -227,6 +251,9 @@ static inline void world_read_outputs(struct world *world)
             break;
         case CORE_OUT_FORGET:
             world_note_forget(world, output);
+            break;
+        case CORE_OUT_GROW:
+            world_note_grow(world, output);
             break;
         }
     }
@@ -574,7 +601,9 @@ static inline struct world_node *node_add(struct world *world, uint64_t size, ui
                                 .process = 1,
                                 .host = "host",
                                 .size = size,
+                                .ready = size,
                                 .slot_count = slot_count,
+                                .slots_ready = slot_count,
                                 .segment_count = 1};
     node->slots[0] = calloc(slot_count, sizeof(*node->slots[0]));
     assert_non_null(node->slots[0]);
@@ -597,9 +626,9 @@ static inline struct world_request *node_mount_send(struct world *world, struct 
             (struct wire_segment_info){.incarnation = node->incarnation * 10 + i,
                                        .tier = WIRE_TIER_DRAM,
                                        .size = node->size,
-                                       .ready = node->size,
+                                       .ready = node->ready,
                                        .slot_count = node->slot_count,
-                                       .slots_ready = node->slot_count,
+                                       .slots_ready = node->slots_ready,
                                        .name = world_key(i == 0 ? "first" : "second")};
     node->linked = true;
     node->forget_count = 0;
@@ -644,13 +673,37 @@ static inline enum snow_status node_tell(struct world *world, struct world_node 
 static inline void node_tell_all(struct world *world, struct world_node *node)
 {
     for (uint32_t segment = 0; segment < node->segment_count; segment++) {
-        for (uint32_t slot = 0; slot < node->slot_count; slot += 128) {
-            uint32_t end = slot + 128 < node->slot_count ? slot + 128 : node->slot_count;
+        uint32_t count = node->slots_ready;
 
-            assert_int_equal(node_tell(world, node, segment, slot, end, end == node->slot_count),
-                             SNOW_OK);
+        for (uint32_t slot = 0; slot < count; slot += 128) {
+            uint32_t end = slot + 128 < count ? slot + 128 : count;
+
+            assert_int_equal(node_tell(world, node, segment, slot, end, end == count), SNOW_OK);
         }
     }
+}
+
+/* The node says how far segment 0 has come; size and slot_count: what it offers. */
+static inline void node_say_grown(struct world *world, struct world_node *node, uint64_t size,
+                                  uint64_t ready, uint32_t slot_count, uint32_t slots_ready)
+{
+    struct wire_grown_msg grown = {
+        .size = size, .ready = ready, .slot_count = slot_count, .slots_ready = slots_ready};
+
+    node->ready = ready;
+    node->slots_ready = slots_ready;
+    world_step(world, &(struct core_input){.kind = CORE_MESSAGE,
+                                           .from = node->number,
+                                           .type = WIRE_grown,
+                                           .message = &grown});
+}
+
+/* It does what it was asked for. */
+static inline void node_grow(struct world *world, struct world_node *node)
+{
+    node_say_grown(world, node, node->size, node->asked > node->ready ? node->asked : node->ready,
+                   node->slot_count,
+                   node->asked_slots > node->slots_ready ? node->asked_slots : node->slots_ready);
 }
 
 /* A node that is mounted, told and ALIVE. */

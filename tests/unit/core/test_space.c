@@ -236,6 +236,61 @@ static void test_recovery_without_slots_for_gaps(void **state)
     space_destroy(space);
 }
 
+static void test_growth(void **state)
+{
+    struct space *space = create(64 * KIB, 8, false);
+    uint32_t slot;
+
+    (void)state;
+    space_limit(space, 4);
+    assert_int_equal(space_slots_free(space), 3);
+    take(space, 40 * KIB, 1);
+    /* A free run at the end becomes longer. */
+    assert_int_equal(space_grow(space, 128 * KIB, 4), SNOW_OK);
+    space_check(space);
+    assert_int_equal(space_largest_run(space), 88 * KIB);
+    slot = take(space, 88 * KIB, 2);
+    /* Behind a used one there is a new run. */
+    assert_int_equal(space_grow(space, 192 * KIB, 4), SNOW_OK);
+    space_check(space);
+    assert_int_equal(space_size(space), 192 * KIB);
+    take(space, 20 * KIB, 3);
+    take(space, 44 * KIB, 4);
+    assert_int_equal(space_slots_free(space), 0);
+    /* Without a slot for it, it has to wait; slots that come along serve. */
+    assert_int_equal(space_grow(space, 256 * KIB, 4), SNOW_LIMIT);
+    assert_int_equal(space_size(space), 192 * KIB);
+    space_check(space);
+    assert_int_equal(space_grow(space, 256 * KIB, 5), SNOW_OK);
+    space_check(space);
+    assert_int_equal(space_free_bytes(space), 64 * KIB);
+    give(space, slot);
+    /* Nothing shrinks, and there are bounds. */
+    assert_int_equal(space_grow(space, 4096, 2), SNOW_OK);
+    assert_int_equal(space_size(space), 256 * KIB);
+    assert_int_equal(space_slots_ready(space), 5);
+    assert_int_equal(space_grow(space, 256 * KIB + 1, 5), SNOW_INVALID);
+    assert_int_equal(space_grow(space, 2 * TIB, 5), SNOW_INVALID);
+    assert_int_equal(space_grow(space, 256 * KIB, 9), SNOW_INVALID);
+    space_destroy(space);
+}
+
+static void test_growth_while_recovering(void **state)
+{
+    struct space *space = create(64 * KIB, 8, true);
+
+    (void)state;
+    space_limit(space, 2);
+    assert_int_equal(space_claim(space, 2, 0, 4096, 1), SNOW_INVALID); /* not ready */
+    assert_int_equal(space_claim(space, 1, 64 * KIB, 4096, 1), SNOW_INVALID);
+    assert_int_equal(space_grow(space, 128 * KIB, 3), SNOW_OK);
+    assert_int_equal(space_claim(space, 1, 64 * KIB, 4096, 1), SNOW_OK);
+    assert_int_equal(space_recovered(space, NULL, NULL), SNOW_OK);
+    space_check(space);
+    assert_int_equal(space_free_bytes(space), 124 * KIB);
+    space_destroy(space);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +302,8 @@ int main(void)
         cmocka_unit_test(test_largest_run_is_a_promise),
         cmocka_unit_test(test_recovery),
         cmocka_unit_test(test_recovery_without_slots_for_gaps),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_growth_while_recovering),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
