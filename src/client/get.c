@@ -175,10 +175,10 @@ static bool read_copy(struct client_get_op *op, uint32_t index, uint8_t replica)
         if (place->replica != replica)
             continue;
         reads[i].index = index;
-        reads[i].item =
-            (struct transport_item){.place = place,
-                                    .gen = get->gen,
-                                    .at = (uint8_t *)op->items[index].to + place->object_offset};
+        reads[i].item = (struct transport_item){.place = place, .gen = get->gen};
+        transport_item_set_memory(&reads[i].item,
+                                  (uint8_t *)op->items[index].to + place->object_offset,
+                                  place->length);
         if (client_moves_add(&op->moves, &reads[i].item) == SNOW_OK)
             get->reads_open++;
         else

@@ -328,11 +328,12 @@ static void begin_writes(struct client_put_op *op, uint32_t index,
         writes[i].index = index;
         writes[i].item = (struct transport_item){.place = &places[i],
                                                  .gen = put->gen,
-                                                 .at = (uint8_t *)(uintptr_t)item->from +
-                                                       places[i].object_offset,
                                                  .key = client_key_bytes(&item->key),
                                                  .object_size = item->size,
                                                  .flags = slot_flags(item)};
+        transport_item_set_memory(&writes[i].item,
+                                  (uint8_t *)(uintptr_t)item->from + places[i].object_offset,
+                                  places[i].length);
         if (client_moves_add(&op->moves, &writes[i].item) == SNOW_OK)
             put->writes_open++;
         else

@@ -47,6 +47,9 @@ struct tcp_piece {
     struct tcp_piece *next; /* in the frame */
     uint64_t start;         /* in the extent */
     uint64_t size;          /* bytes */
+    uint32_t memory;        /* its first piece of memory in the item's */
+    uint32_t memory_count;  /* pieces of memory that it touches */
+    uint64_t memory_start;  /* bytes of the first one that come before */
     uint64_t wanted;        /* of a read: bytes that its reply brings */
     uint64_t got;           /* of those */
     uint32_t crc;           /* of the piece */
@@ -62,9 +65,10 @@ struct tcp_frame {
     struct tcp_piece *last;
     struct tcp_piece *arriving; /* of a read: where bytes go now */
     struct iovec *iov;
-    uint32_t count;   /* pieces */
-    size_t body_size; /* bytes, about */
-    uint64_t bytes;   /* of payload */
+    uint32_t iov_count; /* at most: pieces of memory of all its pieces */
+    uint32_t count;     /* pieces */
+    size_t body_size;   /* bytes, about */
+    uint64_t bytes;     /* of payload */
     bool sent;
     enum snow_status failure; /* not OK: it is on no lane any more, and why */
 };

@@ -70,6 +70,7 @@ static void frame_add(struct cut *cut, struct tcp_frame *frame, struct tcp_piece
         frame->last->next = piece;
     frame->last = piece;
     frame->count++;
+    frame->iov_count += piece->memory_count;
     frame->bytes += piece->size;
     frame->body_size += message_size(cut->op, piece->item);
     cut->load[frame->lane - cut->link->lanes] += piece->size;
@@ -83,6 +84,57 @@ static bool frame_has_room(const struct cut *cut, const struct tcp_frame *frame,
            frame->body_size + message_size(cut->op, item) <= BODY_MAX;
 }
 
+/* Where the next piece of an item begins in the item's memory. */
+struct reached {
+    uint32_t memory;
+    uint64_t start;
+};
+
+/* Finds the memory of a piece; *reached goes on to the piece that follows. */
+static void find_memory(struct tcp_piece *piece, struct reached *reached)
+{
+    const struct transport_item *item = piece->item;
+    uint64_t left = piece->size;
+
+    piece->memory = reached->memory;
+    piece->memory_start = reached->start;
+    piece->memory_count = 0;
+    while (left > 0) {
+        ASSERT(reached->memory < item->memory_count);
+        uint64_t here = item->memory[reached->memory].iov_len - reached->start;
+
+        piece->memory_count++;
+        if (left < here) {
+            reached->start += left;
+            return;
+        }
+        left -= here;
+        reached->start = 0;
+        reached->memory++;
+    }
+}
+
+/* Adds the piece's memory to iov. */
+static uint32_t add_memory(const struct tcp_piece *piece, struct iovec *iov)
+{
+    const struct iovec *memory = piece->item->memory + piece->memory;
+    uint64_t start = piece->memory_start;
+    uint64_t left = piece->size;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < piece->memory_count; i++) {
+        uint64_t here = memory[i].iov_len - start;
+        uint64_t size = here < left ? here : left;
+
+        if (size > 0)
+            iov[count++] = (struct iovec){.iov_base = (uint8_t *)memory[i].iov_base + start,
+                                          .iov_len = (size_t)size};
+        left -= size;
+        start = 0;
+    }
+    return count;
+}
+
 static bool cut_small(struct cut *cut, struct transport_item *item)
 {
     uint32_t lane = item->place->length <= SMALL_BYTES ? 0 : least_loaded(cut);
@@ -94,6 +146,7 @@ static bool cut_small(struct cut *cut, struct transport_item *item)
     if (frame == NULL)
         return false;
     piece->size = item->place->length;
+    find_memory(piece, &(struct reached){0});
     frame_add(cut, frame, piece);
     return true;
 }
@@ -103,6 +156,7 @@ static bool cut_large(struct cut *cut, struct transport_item *item)
     uint64_t piece_bytes = options_of(cut->link)->piece_bytes;
     struct tcp_piece *pieces = item->pieces;
     uint32_t lane = least_loaded(cut);
+    struct reached reached = {0};
 
     for (uint32_t i = 0; i < item->piece_count; i++) {
         uint64_t left = item->place->length - i * piece_bytes;
@@ -116,6 +170,7 @@ static bool cut_large(struct cut *cut, struct transport_item *item)
         pieces[i].item = item;
         pieces[i].start = i * piece_bytes;
         pieces[i].size = left < piece_bytes ? left : piece_bytes;
+        find_memory(&pieces[i], &reached);
         frame_add(cut, frame, &pieces[i]);
     }
     return true;
@@ -225,13 +280,14 @@ static enum snow_status send_write(struct tcp_frame *frame, struct rpc_conn *con
     uint32_t at = 0;
 
     for (struct tcp_piece *piece = frame->first; piece != NULL; piece = piece->next) {
-        uint8_t *from = piece->item->at + piece->start;
+        struct iovec *iov = frame->iov + payload.iov_count;
+        uint32_t count = add_memory(piece, iov);
 
-        piece->crc = crc32c(0, from, piece->size);
+        piece->crc = 0;
+        for (uint32_t i = 0; i < count; i++)
+            piece->crc = crc32c(piece->crc, iov[i].iov_base, iov[i].iov_len);
         write.items[at++] = write_item(piece);
-        if (piece->size > 0)
-            frame->iov[payload.iov_count++] =
-                (struct iovec){.iov_base = from, .iov_len = piece->size};
+        payload.iov_count += count;
     }
     return rpc_call_start(conn, &frame->call, WIRE_write, &write, &payload, frame->op->deadline_ns);
 }
@@ -273,8 +329,7 @@ static bool on_payload(struct rpc_call *call, const void *message, uint64_t payl
     for (struct tcp_piece *piece = frame->first; piece != NULL; piece = piece->next) {
         piece->wanted = reply->items[at++].size;
         if (piece->wanted > 0)
-            frame->iov[to->iov_count++] = (struct iovec){.iov_base = piece->item->at + piece->start,
-                                                         .iov_len = piece->wanted};
+            to->iov_count += add_memory(piece, frame->iov + to->iov_count);
     }
     frame->arriving = frame->first;
     return true;
@@ -309,7 +364,7 @@ enum snow_status tcp_frame_send(struct tcp_frame *frame, struct rpc_conn *conn)
     enum snow_status status;
 
     if (frame->iov == NULL)
-        frame->iov = arena_array(&frame->op->arena, frame->count, sizeof(*frame->iov));
+        frame->iov = arena_array(&frame->op->arena, frame->iov_count, sizeof(*frame->iov));
     if (frame->iov == NULL)
         return SNOW_NO_MEMORY;
     frame->call.on_reply = tcp_on_reply;

@@ -56,7 +56,11 @@ struct transport_node {
 struct transport_item {
     const struct wire_place *place; /* stays until the item ended */
     uint64_t gen;
-    uint8_t *at; /* place->length bytes: the destination of a read; a write only reads them */
+    /* The caller's memory, place->length bytes in all, one piece after the other: the destination
+     * of a read; a write only reads it.  Stays as it is until the item ended. */
+    const struct iovec *memory;
+    uint32_t memory_count;
+    struct iovec only;           /* where `memory` may point when it is one piece */
     struct transport_item *next; /* in the operation; NULL: the last */
 
     /* Writes only. */
@@ -75,6 +79,14 @@ struct transport_item {
     uint32_t crc;         /* of the whole extent, as the node says */
     bool written;         /* the node says that all its bytes came */
 };
+
+/* The memory of an item that stays where it is until it ended: one piece. */
+static inline void transport_item_set_memory(struct transport_item *item, void *at, uint64_t size)
+{
+    item->only = (struct iovec){.iov_base = at, .iov_len = (size_t)size};
+    item->memory = &item->only;
+    item->memory_count = 1;
+}
 
 /* Zeroed; what comes first is set by the caller. */
 struct transport_op {
