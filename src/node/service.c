@@ -453,7 +453,9 @@ static void read_piece(struct node *node, struct read_batch *batch,
     }
     slots = &node->segments[item->segment];
     done->size = item->size;
-    done->crc = slots->table[item->slot].data_crc;
+    done->own_crc = item->own_crc != 0;
+    done->crc = item->own_crc ? crc32c(0, slots->data.at + item->offset + item->start, item->size)
+                              : slots->table[item->slot].data_crc;
     if (item->size > 0)
         batch->payload.iov[batch->payload.iov_count++] =
             (struct iovec){.iov_base = slots->data.at + item->offset + item->start,
