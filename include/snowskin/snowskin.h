@@ -10,7 +10,10 @@
  *             SNOW_CLOSED.
  * Deadlines.  Every call ends by its deadline (options.deadline_ms, or the call's own).  A call
  *             that ended touches the caller's memory no more.
- * Keys.       1 .. 4096 bytes, any bytes.  Sizes and offsets are bytes. */
+ * Keys.       1 .. 4096 bytes, any bytes.  Sizes and offsets are bytes.
+ * Structs.    Zeroed, then filled in: what is zero has its default.  Members called `reserved` must
+ *             be zero; a later version may give them a meaning, and a library that does not know it
+ *             answers INVALID. */
 #ifndef SNOWSKIN_SNOWSKIN_H
 #define SNOWSKIN_SNOWSKIN_H
 
@@ -43,6 +46,7 @@ struct snow_options {
     uint32_t guard_ms;    /* exists and get keep others from removing what was found; 0: not */
     /* check the checksum of what is read; 1: yes (the default of snow_options_init) */
     uint32_t verify;
+    uint64_t reserved[8];
 };
 
 SNOW_API void snow_options_init(struct snow_options *options);
@@ -72,6 +76,7 @@ struct snow_call {
     const char *segment;    /* puts: preferred segment, NULL: none */
     uint32_t flags;         /* SNOW_CALL_*; one that the call does not know is INVALID */
     snow_read_id *read_id;  /* out, get and exists: names this read; may be NULL */
+    uint64_t reserved[4];
 };
 
 #define SNOW_CALL_UNORDERED (1u << 0) /* the keys are no chain */
@@ -81,6 +86,12 @@ struct snow_call {
 #define SNOW_CALL_NO_WAIT_WRITER \
     (1u << 4) /* puts: answer IN_PROGRESS instead of waiting for another writer */
 
+/* A piece of the caller's memory.  A put only reads it. */
+struct snow_buffer {
+    void *at;
+    size_t size;
+};
+
 enum snow_pin { SNOW_PIN_NONE = 0, SNOW_PIN_SOFT = 1, SNOW_PIN_HARD = 2 };
 
 /* ---- put ---- */
@@ -88,12 +99,16 @@ enum snow_pin { SNOW_PIN_NONE = 0, SNOW_PIN_SOFT = 1, SNOW_PIN_HARD = 2 };
 struct snow_put {
     struct snow_key key;
     const void *from;
-    size_t size;
+    size_t size; /* bytes at `from`, or of the buffers in all */
+    /* instead of `from`: the object is these, one after the other; 65,536 at most */
+    const struct snow_buffer *buffers;
+    size_t buffer_count;
     uint32_t depth;   /* position along the chain, or SNOW_DEPTH_UNKNOWN */
     uint8_t replicas; /* copies; 0: 1 */
     uint8_t pin;      /* enum snow_pin */
     uint32_t pin_ms;  /* of a soft pin; 0: no deadline */
     uint32_t replace; /* 1: take the place of an existing value */
+    uint64_t reserved[4];
     /* out */
     enum snow_status status; /* OK, EXISTS, UNCERTAIN; else why not */
     uint32_t shortfall;      /* copies fewer than asked */
@@ -106,12 +121,24 @@ SNOW_API enum snow_status snow_put(struct snow_client *client, struct snow_put *
 
 struct snow_get {
     struct snow_key key;
-    void *to;    /* NULL with room 0: the library allocates; free it by snow_free */
-    size_t room; /* bytes at `to` */
+    /* NULL with room 0 and no buffers: the library allocates; free it by snow_free */
+    void *to;
+    size_t room; /* bytes at `to`, or of the buffers in all */
+    /* instead of `to`: filled one after the other; 65,536 at most */
+    const struct snow_buffer *buffers;
+    size_t buffer_count;
+    /* Part of the object: bytes from offset on.  Length 0: to its end.  Over TCP such a range is
+     * checked against what the node sent, not against what the writer put: that checksum is of
+     * the whole. */
+    uint64_t offset;
+    uint64_t length;
+    uint64_t reserved[4];
     /* out */
-    /* OK; NOT_FOUND; LIMIT: room is too small (size says how much is needed; nothing written) */
+    /* OK; NOT_FOUND; LIMIT: room is too small (size says how much is needed; nothing written);
+     * INVALID: among other things, a range that is not inside the object (see object_size) */
     enum snow_status status;
-    size_t size; /* bytes of the object */
+    size_t size; /* bytes that were read, or with LIMIT would be */
+    uint64_t object_size;
 };
 
 SNOW_API enum snow_status snow_get(struct snow_client *client, struct snow_get *items, size_t count,
@@ -122,6 +149,7 @@ SNOW_API void snow_free(void *data);
 
 struct snow_stat {
     struct snow_key key;
+    uint64_t reserved[2];
     /* out */
     enum snow_status status; /* OK, NOT_FOUND, UNKNOWN */
     uint64_t size;
@@ -136,6 +164,7 @@ SNOW_API enum snow_status snow_exists(struct snow_client *client, struct snow_st
 
 struct snow_item {
     struct snow_key key;
+    uint64_t reserved[2];
     enum snow_status status; /* out */
 };
 
@@ -151,6 +180,7 @@ struct snow_matched {
     uint64_t guarded;   /* skipped */
     uint64_t uncertain; /* removed, a holder is out of reach */
     char reason[256];   /* of INVALID: what is wrong with the pattern */
+    uint64_t reserved[4];
 };
 
 SNOW_API enum snow_status snow_remove_match(struct snow_client *client, enum snow_match match,

@@ -20,6 +20,7 @@
 #define LIMIT_PATTERN_SIZE 1024u              /* bytes of a removal pattern */
 #define LIMIT_REPLICAS 8u                     /* copies of an object */
 #define LIMIT_PARTS 16u                       /* extents of a replica */
+#define LIMIT_ITEM_BUFFERS 65536u             /* buffers of one item of a call */
 #define LIMIT_DEPTH 0x7fffffffu               /* position along a chain; one above = unknown */
 
 /* Frames (wire). */

@@ -146,6 +146,8 @@ void client_exists_start(struct client *client, struct client_exists_op *op,
         struct snow_stat *item = &op->items[i];
 
         item->status = status == SNOW_OK ? client_key_check(&item->key) : status;
+        if (item->status == SNOW_OK)
+            item->status = CLIENT_RESERVED(item);
         if (item->status != SNOW_OK)
             continue;
         op->open++;

@@ -16,6 +16,7 @@
  *   G2  open = items that are not DONE.
  * Threads.  The loop's.
  */
+#include "client/buffers.h"
 #include "client/inside.h"
 
 #include <stdlib.h>
@@ -31,6 +32,7 @@ struct get_read {
 };
 
 struct get_item {
+    struct client_buffers buffers;
     struct wire_place *places; /* of all copies, the better ones first */
     uint32_t place_count;
     uint32_t reads_open;
@@ -161,6 +163,30 @@ static bool next_copy(struct client_get_op *op, struct get_item *get, uint8_t *r
     return false;
 }
 
+/* Cuts out of a place what is wanted of it; false: nothing. */
+static bool want(const struct snow_get *item, const struct wire_place *place,
+                 struct transport_item *read, uint64_t *to)
+{
+    uint64_t end = item->offset + item->size;
+    uint64_t from = place->object_offset;
+    uint64_t until = from + place->length;
+
+    if (item->size == 0) { /* no byte: that this value is there is checked all the same */
+        *to = 0;
+        return place->part == 0;
+    }
+    if (from < item->offset)
+        from = item->offset;
+    if (until > end)
+        until = end;
+    if (from >= until)
+        return false;
+    read->start = from - place->object_offset;
+    read->size = until - from;
+    *to = from - item->offset;
+    return true;
+}
+
 /* Begins to read a copy; false: no memory. */
 static bool read_copy(struct client_get_op *op, uint32_t index, uint8_t replica)
 {
@@ -171,15 +197,15 @@ static bool read_copy(struct client_get_op *op, uint32_t index, uint8_t replica)
     get->failure = SNOW_OK;
     for (uint32_t i = 0; i < get->place_count && reads != NULL; i++) {
         const struct wire_place *place = &get->places[i];
+        struct transport_item *read = &reads[i].item;
+        uint64_t to;
 
-        if (place->replica != replica)
-            continue;
         reads[i].index = index;
-        reads[i].item = (struct transport_item){.place = place, .gen = get->gen};
-        transport_item_set_memory(&reads[i].item,
-                                  (uint8_t *)op->items[index].to + place->object_offset,
-                                  place->length);
-        if (client_moves_add(&op->moves, &reads[i].item) == SNOW_OK)
+        *read = (struct transport_item){.place = place, .gen = get->gen};
+        if (place->replica != replica || !want(&op->items[index], place, read, &to))
+            continue;
+        if (client_buffers_cut(&get->buffers, to, &op->base.arena, read) == SNOW_OK &&
+            client_moves_add(&op->moves, read) == SNOW_OK)
             get->reads_open++;
         else
             get->failure = SNOW_NO_MEMORY;
@@ -273,30 +299,41 @@ static const void *build(struct client_ask *ask, const uint32_t *items, uint32_t
     return message;
 }
 
-/* Makes sure that the object fits where it is to go; else the item ends. */
-static bool make_room(struct client_get_op *op, uint32_t index, uint64_t size)
+/* What the item wants of an object of that size.  INVALID: a range that is not in it. */
+static enum snow_status range_of(const struct snow_get *item, uint64_t size, uint64_t *wanted)
+{
+    if (item->offset > size || item->length > size - item->offset)
+        return SNOW_INVALID;
+    *wanted = item->length == 0 ? size - item->offset : item->length;
+    return SNOW_OK;
+}
+
+/* Makes sure that what is wanted fits where it is to go; else the item ends. */
+static bool make_room(struct client_get_op *op, uint32_t index, uint64_t object_size)
 {
     struct get_item *get = &op->gets[index];
     struct snow_get *item = &op->items[index];
+    uint64_t size = 0;
+    enum snow_status status = range_of(item, object_size, &size);
 
-    if (get->allocated && item->size != size) { /* another version, on the second question */
+    if (get->allocated) { /* maybe another version, on the second question */
         free(item->to);
         item->to = NULL;
         get->allocated = false;
     }
+    item->object_size = object_size;
     item->size = (size_t)size;
-    if (item->to == NULL && item->room == 0) {
+    if (status == SNOW_OK && item->to == NULL && item->buffers == NULL && item->room == 0) {
         item->to = malloc(size == 0 ? 1 : (size_t)size);
         get->allocated = item->to != NULL;
-        if (!get->allocated)
-            finish_item(op, index, SNOW_NO_MEMORY);
-        return get->allocated;
+        get->buffers.only = (struct snow_buffer){.at = item->to, .size = (size_t)size};
+        status = get->allocated ? SNOW_OK : SNOW_NO_MEMORY;
+    } else if (status == SNOW_OK && size > item->room) {
+        status = SNOW_LIMIT;
     }
-    if (!get->allocated && size > item->room) {
-        finish_item(op, index, SNOW_LIMIT);
-        return false;
-    }
-    return true;
+    if (status != SNOW_OK)
+        finish_item(op, index, status);
+    return status == SNOW_OK;
 }
 
 static void take_found(struct client_get_op *op, uint32_t index, const struct wire_found *found)
@@ -420,6 +457,16 @@ static enum snow_status begin(struct client_get_op *op, const struct snow_call *
     return SNOW_OK;
 }
 
+static enum snow_status check_item(const struct snow_get *item, struct client_buffers *buffers)
+{
+    enum snow_status status =
+        client_buffers_set(buffers, item->to, item->room, item->buffers, item->buffer_count);
+
+    if (client_key_check(&item->key) != SNOW_OK || CLIENT_RESERVED(item) != SNOW_OK)
+        return SNOW_INVALID;
+    return status;
+}
+
 void client_get_start(struct client *client, struct client_get_op *op, const struct snow_call *call)
 {
     enum snow_status status;
@@ -432,12 +479,11 @@ void client_get_start(struct client *client, struct client_get_op *op, const str
         struct snow_get *item = &op->items[i];
 
         item->size = 0;
+        item->object_size = 0;
         item->status = status;
         if (status != SNOW_OK)
             continue;
-        item->status = client_key_check(&item->key);
-        if (item->to == NULL && item->room > 0)
-            item->status = SNOW_INVALID;
+        item->status = check_item(item, &op->gets[i].buffers);
         if (item->status != SNOW_OK) {
             op->gets[i].state = GET_DONE;
             continue;

@@ -85,6 +85,19 @@ void client_op_end(struct client_op *op);
 /* OK, or INVALID. */
 enum snow_status client_key_check(const struct snow_key *key);
 
+/* INVALID: a reserved member is set, by a program that knows more than this library. */
+static inline enum snow_status client_reserved_check(const uint64_t *reserved, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (reserved[i] != 0)
+            return SNOW_INVALID;
+    }
+    return SNOW_OK;
+}
+
+#define CLIENT_RESERVED(item) \
+    client_reserved_check((item)->reserved, sizeof((item)->reserved) / sizeof((item)->reserved[0]))
+
 static inline struct bytes client_key_bytes(const struct snow_key *key)
 {
     return bytes_of(key->at, key->size);

@@ -169,6 +169,8 @@ static void start(struct client *client, struct client_keys_op *op,
         struct snow_item *item = &op->items[i];
 
         item->status = status == SNOW_OK ? client_key_check(&item->key) : status;
+        if (item->status == SNOW_OK)
+            item->status = CLIENT_RESERVED(item);
         if (item->status != SNOW_OK)
             continue;
         op->open++;

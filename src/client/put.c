@@ -18,6 +18,7 @@
  * Threads.  The loop's.
  */
 #include "base/hash.h"
+#include "client/buffers.h"
 #include "client/inside.h"
 
 #define END_BYTES (32 * MIB) /* written: put_end leaves without waiting for more */
@@ -31,6 +32,7 @@ struct put_write {
 };
 
 struct put_item {
+    struct client_buffers buffers;
     uint64_t operation;
     uint64_t gen;  /* of the grant; 0: none */
     uint32_t twin; /* the item with the same key that is sent: itself, mostly */
@@ -328,13 +330,13 @@ static void begin_writes(struct client_put_op *op, uint32_t index,
         writes[i].index = index;
         writes[i].item = (struct transport_item){.place = &places[i],
                                                  .gen = put->gen,
+                                                 .size = places[i].length,
                                                  .key = client_key_bytes(&item->key),
                                                  .object_size = item->size,
                                                  .flags = slot_flags(item)};
-        transport_item_set_memory(&writes[i].item,
-                                  (uint8_t *)(uintptr_t)item->from + places[i].object_offset,
-                                  places[i].length);
-        if (client_moves_add(&op->moves, &writes[i].item) == SNOW_OK)
+        if (client_buffers_cut(&put->buffers, places[i].object_offset, &op->base.arena,
+                               &writes[i].item) == SNOW_OK &&
+            client_moves_add(&op->moves, &writes[i].item) == SNOW_OK)
             put->writes_open++;
         else
             put->failed = (uint16_t)(put->failed | 1u << places[i].replica);
@@ -536,12 +538,15 @@ static const struct client_moves_ops move_ops = {.write = true,
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-static enum snow_status check_item(const struct snow_put *item)
+static enum snow_status check_item(const struct snow_put *item, struct client_buffers *buffers)
 {
-    if (client_key_check(&item->key) != SNOW_OK || (item->from == NULL && item->size > 0) ||
+    enum snow_status status =
+        client_buffers_set(buffers, item->from, item->size, item->buffers, item->buffer_count);
+
+    if (client_key_check(&item->key) != SNOW_OK || CLIENT_RESERVED(item) != SNOW_OK ||
         item->replicas > LIMIT_REPLICAS || item->pin > SNOW_PIN_HARD)
         return SNOW_INVALID;
-    return item->size > LIMIT_OBJECT_SIZE ? SNOW_LIMIT : SNOW_OK;
+    return status == SNOW_OK && item->size > LIMIT_OBJECT_SIZE ? SNOW_LIMIT : status;
 }
 
 /* Of items with the same key one is sent, and all get its result: the last that replaces, since
@@ -634,7 +639,7 @@ static enum snow_status begin(struct client_put_op *op, const struct snow_call *
         op->puts[i].operation = op->base.operation;
         op->puts[i].twin = i;
         op->items[i].shortfall = 0;
-        op->items[i].status = check_item(&op->items[i]);
+        op->items[i].status = check_item(&op->items[i], &op->puts[i].buffers);
         if (op->items[i].status != SNOW_OK)
             op->puts[i].state = PUT_DONE;
     }

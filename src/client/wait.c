@@ -16,6 +16,7 @@
  */
 #include "base/limits.h"
 #include "client/client.h"
+#include "client/inside.h"
 #include "env/linux.h"
 #include "env/thread.h"
 
@@ -185,6 +186,10 @@ static enum snow_status run(struct snow_client *client, struct ticket *ticket,
         set_reason("flags: one that this call does not know");
         return SNOW_INVALID;
     }
+    if (CLIENT_RESERVED(ticket->call) != SNOW_OK) {
+        set_reason("reserved: set by a program that is newer than this library");
+        return SNOW_INVALID;
+    }
     ticket->start = start;
     ticket->task.on_event = on_task;
     env_mutex_lock(client->mutex);
@@ -311,6 +316,10 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
         set_reason("options: the address of the master is missing");
         return SNOW_INVALID;
     }
+    if (CLIENT_RESERVED(options) != SNOW_OK) {
+        set_reason("options.reserved: set by a program that is newer than this library");
+        return SNOW_INVALID;
+    }
     client = calloc(1, sizeof(*client));
     if (client == NULL) {
         set_reason("out of memory");
@@ -403,8 +412,10 @@ enum snow_status snow_get(struct snow_client *client, struct snow_get *items, si
     struct get_call get = {.op = {.on_done = on_get, .items = items, .count = count}};
     enum snow_status status = run(client, &get.ticket, call, SNOW_CALL_UNORDERED, start_get);
 
-    for (size_t i = 0; i < count && status != SNOW_OK; i++)
+    for (size_t i = 0; i < count && status != SNOW_OK; i++) {
         items[i].status = status;
+        items[i].size = 0;
+    }
     for (size_t i = 0; i < count && status == SNOW_OK; i++) {
         if (snow_status_verdict(items[i].status) != SNOW_DONE)
             status = items[i].status;

@@ -6,6 +6,7 @@
  *           pieces with a frame each.  Written pieces get their crc right before they are sent,
  *           read ones while they arrive; crc_combine makes the extent's crc from those of its
  *           pieces.
+ *           A range of an extent has no crc from its writer: the node computes one for each piece.
  * Invariants.
  *   F1  A frame has at most one piece of an item.
  *   F2  The pieces of a written item are on one lane, in order; those of a read one on any.
@@ -80,7 +81,7 @@ static bool frame_has_room(const struct cut *cut, const struct tcp_frame *frame,
                            const struct transport_item *item)
 {
     return frame->count < LIMIT_BATCH_ITEMS &&
-           frame->bytes + item->place->length <= options_of(cut->link)->piece_bytes &&
+           frame->bytes + item->size <= options_of(cut->link)->piece_bytes &&
            frame->body_size + message_size(cut->op, item) <= BODY_MAX;
 }
 
@@ -137,7 +138,7 @@ static uint32_t add_memory(const struct tcp_piece *piece, struct iovec *iov)
 
 static bool cut_small(struct cut *cut, struct transport_item *item)
 {
-    uint32_t lane = item->place->length <= SMALL_BYTES ? 0 : least_loaded(cut);
+    uint32_t lane = item->size <= SMALL_BYTES ? 0 : least_loaded(cut);
     struct tcp_frame *frame = cut->current[lane];
     struct tcp_piece *piece = item->pieces;
 
@@ -145,7 +146,8 @@ static bool cut_small(struct cut *cut, struct transport_item *item)
         frame = cut->current[lane] = frame_create(cut, lane);
     if (frame == NULL)
         return false;
-    piece->size = item->place->length;
+    piece->start = item->start;
+    piece->size = item->size;
     find_memory(piece, &(struct reached){0});
     frame_add(cut, frame, piece);
     return true;
@@ -159,7 +161,7 @@ static bool cut_large(struct cut *cut, struct transport_item *item)
     struct reached reached = {0};
 
     for (uint32_t i = 0; i < item->piece_count; i++) {
-        uint64_t left = item->place->length - i * piece_bytes;
+        uint64_t left = item->size - i * piece_bytes;
         struct tcp_frame *frame;
 
         if (!cut->op->write)
@@ -168,7 +170,7 @@ static bool cut_large(struct cut *cut, struct transport_item *item)
         if (frame == NULL)
             return false;
         pieces[i].item = item;
-        pieces[i].start = i * piece_bytes;
+        pieces[i].start = item->start + i * piece_bytes;
         pieces[i].size = left < piece_bytes ? left : piece_bytes;
         find_memory(&pieces[i], &reached);
         frame_add(cut, frame, &pieces[i]);
@@ -179,7 +181,7 @@ static bool cut_large(struct cut *cut, struct transport_item *item)
 static bool cut_item(struct cut *cut, struct transport_item *item)
 {
     uint64_t piece_bytes = options_of(cut->link)->piece_bytes;
-    uint64_t count = item->place->length == 0 ? 1 : (item->place->length - 1) / piece_bytes + 1;
+    uint64_t count = item->size == 0 ? 1 : (item->size - 1) / piece_bytes + 1;
     struct tcp_piece *pieces =
         count > UINT32_MAX ? NULL : arena_array(&cut->op->arena, (size_t)count, sizeof(*pieces));
 
@@ -220,6 +222,11 @@ enum snow_status tcp_frame_cut(struct tcp_link *link, struct transport_op *op)
 
 /* ---- sending -------------------------------------------------------------------------------- */
 
+static bool is_whole(const struct transport_item *item)
+{
+    return item->size == item->place->length;
+}
+
 static enum snow_status send_read(struct tcp_frame *frame, struct rpc_conn *conn,
                                   struct arena *scratch)
 {
@@ -240,7 +247,8 @@ static enum snow_status send_read(struct tcp_frame *frame, struct rpc_conn *conn
                                                    .length = place->length,
                                                    .mac = place->mac,
                                                    .start = piece->start,
-                                                   .size = piece->size};
+                                                   .size = piece->size,
+                                                   .own_crc = !is_whole(piece->item)};
     }
     return rpc_call_start(conn, &frame->call, WIRE_read, &read, NULL, frame->op->deadline_ns);
 }
@@ -402,7 +410,7 @@ static void end_item(const struct tcp_link *link, struct transport_op *op,
 {
     if (item->status == SNOW_OK && op->write && !item->written)
         item->status = SNOW_INVALID; /* all was taken, and yet it does not hold it */
-    if (item->status == SNOW_OK && !op->write && options_of(link)->verify &&
+    if (item->status == SNOW_OK && !op->write && options_of(link)->verify && is_whole(item) &&
         crc_of(item) != item->crc)
         item->status = SNOW_CORRUPT;
     op->open--;
@@ -422,14 +430,19 @@ static enum snow_status write_result(struct tcp_piece *piece, const struct wire_
     return known(done->status);
 }
 
-static enum snow_status read_result(struct tcp_piece *piece, const struct wire_read_done *done)
+static enum snow_status read_result(const struct tcp_link *link, struct tcp_piece *piece,
+                                    const struct wire_read_done *done)
 {
     enum snow_status status = known(done->status);
 
     if (status == SNOW_OK && piece->got != piece->size)
         return SNOW_INVALID;
     piece->item->crc = done->crc;
-    return status;
+    if (status != SNOW_OK || is_whole(piece->item) || !options_of(link)->verify)
+        return status;
+    if (!done->own_crc)
+        return SNOW_INVALID; /* of a version that can not */
+    return piece->crc == done->crc ? SNOW_OK : SNOW_CORRUPT;
 }
 
 void tcp_frame_end(struct tcp_frame *frame, enum snow_status status, const void *reply)
@@ -450,7 +463,7 @@ void tcp_frame_end(struct tcp_frame *frame, enum snow_status status, const void 
     for (struct tcp_piece *piece = frame->first; piece != NULL; piece = piece->next) {
         struct transport_item *item = piece->item;
         enum snow_status result = write != NULL  ? write_result(piece, &write->items[at])
-                                  : read != NULL ? read_result(piece, &read->items[at])
+                                  : read != NULL ? read_result(link, piece, &read->items[at])
                                                  : status;
 
         at++;

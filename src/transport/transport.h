@@ -11,7 +11,8 @@
  *   T2  An item that ended, and every item of a cancelled operation: its memory is not touched any
  *       more.
  *   T3  An item that ends OK moved whole; what was read has the checksum that its writer computed
- *       (options.verify).
+ *       (options.verify).  Of a range of an extent that is the checksum that the node computed when
+ *       it sent: what happened on the way shows, what happened in the node's memory does not.
  *   T4  Bytes under way to or from one node are bounded (options.window_bytes), so that a slow node
  *       is not flooded; a node that makes no progress for stall_ns is given up.
  * Threads.  All on the loop of the endpoint. */
@@ -52,11 +53,13 @@ struct transport_node {
     const char *address;  /* copied */
 };
 
-/* One extent. */
+/* One extent, or of a read a range of one. */
 struct transport_item {
     const struct wire_place *place; /* stays until the item ended */
     uint64_t gen;
-    /* The caller's memory, place->length bytes in all, one piece after the other: the destination
+    uint64_t start; /* of the range, in the extent */
+    uint64_t size;  /* bytes of it; place->length: the whole */
+    /* The caller's memory, `size` bytes in all, one piece after the other: the destination
      * of a read; a write only reads it.  Stays as it is until the item ended. */
     const struct iovec *memory;
     uint32_t memory_count;
@@ -80,10 +83,10 @@ struct transport_item {
     bool written;         /* the node says that all its bytes came */
 };
 
-/* The memory of an item that stays where it is until it ended: one piece. */
-static inline void transport_item_set_memory(struct transport_item *item, void *at, uint64_t size)
+/* The memory of an item that stays where it is until it ended: one piece.  item->size is set. */
+static inline void transport_item_set_memory(struct transport_item *item, void *at)
 {
-    item->only = (struct iovec){.iov_base = at, .iov_len = (size_t)size};
+    item->only = (struct iovec){.iov_base = at, .iov_len = (size_t)item->size};
     item->memory = &item->only;
     item->memory_count = 1;
 }

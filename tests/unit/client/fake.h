@@ -31,6 +31,7 @@
 #define SAY_SHORT 1003   /* of a read: fewer bytes than asked */
 #define SAY_OUTSIDE 1004 /* of a put_start or lookup: places that do not fit the object */
 #define SAY_LIMIT 1005   /* the whole request fails with LIMIT */
+#define SAY_OLD 1007     /* of a read: as a node that computes no checksum of a range */
 #define SAY_ONE 1006     /* of a put_start: one grant now, the others by fake_release */
 
 struct fake;
@@ -532,7 +533,11 @@ static inline void serve_read(struct fake_node *node, struct rpc_request *reques
         if (done[i].status != SNOW_OK)
             continue;
         done[i].size = word == SAY_SHORT ? item->size - 1 : item->size;
-        done[i].crc = word == SAY_CORRUPT ? slot->crc + 1 : slot->crc;
+        done[i].own_crc = item->own_crc && word != SAY_OLD;
+        done[i].crc = done[i].own_crc
+                          ? crc32c(0, node->memory + item->offset + item->start, item->size)
+                          : slot->crc;
+        done[i].crc += word == SAY_CORRUPT;
         if (done[i].size > 0)
             iov[payload.iov_count++] =
                 (struct iovec){.iov_base = node->memory + item->offset + item->start,
@@ -709,14 +714,20 @@ static inline void get_all(struct fake *fake, struct fake_get *get, struct snow_
     assert_int_equal(get->done, 0);
 }
 
-static inline enum snow_status get_one(struct fake *fake, const char *key, void *to, size_t room)
+static inline enum snow_status get_item(struct fake *fake, struct snow_get *item)
 {
     struct fake_get get = {.done = 0};
+
+    get_all(fake, &get, item, 1, NULL);
+    TURN_UNTIL(fake, get.done == 1);
+    return item->status;
+}
+
+static inline enum snow_status get_one(struct fake *fake, const char *key, void *to, size_t room)
+{
     struct snow_get item = {.key = {.at = key, .size = strlen(key)}, .to = to, .room = room};
 
-    get_all(fake, &get, &item, 1, NULL);
-    TURN_UNTIL(fake, get.done == 1);
-    return item.status;
+    return get_item(fake, &item);
 }
 
 static inline uint64_t metric(const struct fake *fake, const char *name)

@@ -75,6 +75,30 @@ static void a_lost_connection_reads_again(void **state)
     assert_int_equal(fake->reports, 0);
 }
 
+/* A range has no checksum of its writer: the one of what was sent is compared. */
+static void a_range_is_checked(void **state)
+{
+    struct fake *fake = *state;
+    char got[4] = "abc";
+    struct snow_get get = {
+        .key = {.at = "k", .size = 1}, .to = got, .room = sizeof(got), .offset = 4, .length = 3};
+
+    put_copies(fake, 2);
+    say(&fake->nodes[0].reads, SAY_CORRUPT);
+    assert_int_equal(get_item(fake, &get), SNOW_OK);
+    assert_memory_equal(got, value + 4, 3);
+    assert_int_equal(got[3], 0);
+    assert_int_equal(metric(fake, "reads_next_copy"), 1);
+    say(&fake->nodes[0].reads, SAY_OLD);
+    say(&fake->nodes[1].reads, SAY_OLD);
+    assert_int_equal(get_item(fake, &get), SNOW_OK); /* the master is asked once more */
+    for (int i = 0; i < 2; i++) {
+        say(&fake->nodes[0].reads, SAY_OLD);
+        say(&fake->nodes[1].reads, SAY_OLD);
+    }
+    assert_int_equal(get_item(fake, &get), SNOW_NOT_FOUND);
+}
+
 static void a_short_answer(void **state)
 {
     struct fake *fake = *state;
@@ -266,6 +290,7 @@ int main(void)
         TEST(no_good_copy),
         TEST(a_stale_place_is_asked_for_again),
         TEST(a_lost_connection_reads_again),
+        TEST(a_range_is_checked),
         TEST(a_short_answer),
         TEST(a_node_that_stands_still),
         TEST(a_node_with_a_new_address),
