@@ -37,6 +37,13 @@ struct snow_client;
 /* Names a look-up of this client, for `continues`; 0: none. */
 typedef uint64_t snow_read_id;
 
+/* How to reach masters and nodes. */
+enum snow_transport {
+    SNOW_TRANSPORT_ANY = 0, /* shared memory on this host where that can be, else TCP */
+    SNOW_TRANSPORT_TCP = 1, /* always TCP */
+    SNOW_TRANSPORT_SHM = 2  /* only shared memory: objects on other hosts are out of reach */
+};
+
 struct snow_options {
     const char *master;   /* "host:port" */
     const char *token;    /* cluster token, NULL: none */
@@ -44,8 +51,10 @@ struct snow_options {
     uint32_t deadline_ms; /* of a call that names none; 0: 5000 */
     uint32_t wait_ms;     /* of a put for room or another writer; 0: half the deadline */
     uint32_t guard_ms;    /* exists and get keep others from removing what was found; 0: not */
-    /* check the checksum of what is read; 1: yes (the default of snow_options_init) */
+    /* check the checksum of what is read from other hosts; 1: yes (the default of
+     * snow_options_init).  Within the host the bytes pass nothing that could change them. */
     uint32_t verify;
+    uint32_t transport; /* enum snow_transport */
     uint64_t reserved[8];
 };
 

@@ -25,6 +25,7 @@ int cli_client_open(const struct cli *cli, struct snow_client **client)
     options.master = cli->options.master;
     options.token = cli->options.token;
     options.deadline_ms = (uint32_t)(cli->options.deadline_ns / NS_PER_MS);
+    options.transport = cli->options.transport;
     status = snow_open(&options, client, &reason);
     if (status == SNOW_OK)
         return CLI_DONE;

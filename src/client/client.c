@@ -146,11 +146,14 @@ static enum snow_status open_all(struct client *client, const char **reason)
         return status;
     *reason = "transport options out of range";
     status = transport_tcp.open(client->rpc, &client->options.transport, &client->transport);
+    if (status == SNOW_OK)
+        status = transport_shm.open(client->rpc, &client->options.transport, &client->near);
     if (status != SNOW_OK)
         return status;
     client->master.on_up = on_up;
     client->master.on_down = on_down;
     client->master.on_failed = on_failed;
+    client->master.near = client->options.way != CLIENT_WAY_TCP;
     *reason = "the master's address is no host:port";
     return rpc_peer_open(&client->master, client->rpc, client->options.master, 0);
 }
@@ -218,6 +221,8 @@ void client_destroy(struct client *client)
     rpc_peer_close(&client->master);
     if (client->transport != NULL)
         client->transport->ops->close(client->transport);
+    if (client->near != NULL)
+        client->near->ops->close(client->near);
     if (client->rpc != NULL)
         rpc_destroy(client->rpc);
     arena_deinit(&client->scratch);

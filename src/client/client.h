@@ -28,6 +28,13 @@
 
 struct client;
 
+/* How to reach what is on the same host. */
+enum client_way {
+    CLIENT_WAY_ANY = SNOW_TRANSPORT_ANY,
+    CLIENT_WAY_TCP = SNOW_TRANSPORT_TCP,
+    CLIENT_WAY_SHM = SNOW_TRANSPORT_SHM
+};
+
 struct client_options {
     const char *master;   /* "host:port" */
     struct bytes token;   /* of the cluster, may be empty */
@@ -35,6 +42,7 @@ struct client_options {
     uint32_t deadline_ms; /* of an operation that names none; 0: 5000 */
     uint32_t wait_ms;     /* of a put for room or another writer; 0: half the deadline */
     uint32_t guard_ms;    /* look-ups keep others from removing what was found; 0: not */
+    enum client_way way;
     struct transport_options transport;
 };
 

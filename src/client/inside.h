@@ -25,13 +25,16 @@ struct client_node {
     bool known; /* address and incarnation are as the master told */
     bool told;  /* the last answer of the master told of it */
     uint64_t incarnation;
-    bool moved;                  /* since `link` was made */
+    bool moved;                  /* since the links were made */
     struct transport_link *link; /* NULL: not connected yet */
-    uint32_t users;              /* transfers on it */
+    struct transport_link *near; /* its memory, on this host; NULL: not connected yet */
+    uint64_t near_after_ns;      /* not by `near` before */
+    uint32_t users;              /* transfers on its links */
     struct list waiting;         /* struct transfer: until it is known */
     uint64_t avoid_until_ns;
     uint32_t failures; /* since it last moved something */
     char address[LIMIT_NAME_SIZE + 1];
+    char near_address[LIMIT_NAME_SIZE + 1]; /* "": not on this host */
 };
 
 struct client {
@@ -43,7 +46,8 @@ struct client {
     struct client_options options;
     struct rng rng;
     struct transport *transport;
-    struct arena scratch; /* a message being made */
+    struct transport *near; /* within this host */
+    struct arena scratch;   /* a message being made */
     uint64_t next_operation;
     enum snow_status link_failure; /* of the last try to reach the master */
     char reason[192];              /* what it said */
@@ -130,8 +134,9 @@ bool client_node_is_avoided(struct client *client, uint32_t number);
 /* It could not be reached; it moved something. */
 void client_node_failed(struct client *client, struct client_node *node);
 void client_node_worked(struct client_node *node);
-/* The way to a known node.  NO_MEMORY, INVALID. */
-MUST_CHECK enum snow_status client_node_connect(struct client *client, struct client_node *node);
+/* The way to a known node.  UNREACHABLE: by none that the options allow; NO_MEMORY, INVALID. */
+MUST_CHECK enum snow_status client_node_connect(struct client *client, struct client_node *node,
+                                                struct transport_link **link);
 void client_nodes_open(struct client *client);
 void client_nodes_close(struct client *client);
 

@@ -8,6 +8,7 @@ struct transfer {
     struct list_link link; /* in moves->gathered or ->under_way */
     struct client_moves *moves;
     struct client_node *node;
+    struct transport_link *way;
     struct transport_item *last;
     struct list_link of_node; /* in node->waiting */
     struct env_timer timer;   /* ends it in the next turn: it could not start */
@@ -48,7 +49,7 @@ void client_moves_cancel(struct client_moves *moves)
         struct transfer *transfer = list_entry(link, struct transfer, link);
 
         if (transfer->posted)
-            moves->client->transport->ops->cancel(&transfer->op);
+            transfer->way->transport->ops->cancel(&transfer->op);
         detach(transfer);
     }
     list_init(&moves->gathered);
@@ -114,9 +115,9 @@ static void start(struct transfer *transfer)
     struct client_node *node = transfer->node;
     enum snow_status status;
 
-    status = client_node_connect(client, node);
+    status = client_node_connect(client, node, &transfer->way);
     if (status == SNOW_OK)
-        status = client->transport->ops->post(node->link, &transfer->op);
+        status = transfer->way->transport->ops->post(transfer->way, &transfer->op);
     if (status != SNOW_OK) {
         fail_soon(transfer, status);
         return;
@@ -181,6 +182,7 @@ static struct transfer *transfer_to(struct client_moves *moves, uint32_t number)
     transfer->op.on_item = on_item;
     transfer->op.on_done = on_done;
     transfer->op.write = moves->ops->write;
+    transfer->op.worker = moves->worker;
     transfer->op.deadline_ns = moves->deadline_ns;
     list_push(&moves->gathered, &transfer->link);
     return transfer;

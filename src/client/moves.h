@@ -27,6 +27,7 @@ struct client_moves {
     const struct client_moves_ops *ops;
     struct client *client;
     struct arena *arena;
+    struct env_worker *worker; /* who copies; NULL: the loop */
     uint64_t deadline_ns;
     struct list gathered;  /* struct transfer: not gone */
     struct list under_way; /* struct transfer */

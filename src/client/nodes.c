@@ -16,6 +16,7 @@
 
 #define AVOID_NS_MIN (250 * NS_PER_MS)
 #define AVOID_NS_MAX (8 * NS_PER_S)
+#define NEAR_AGAIN_NS (1 * NS_PER_S) /* a way that was lost is not tried before */
 #define REFRESH_NS_MAX (30 * NS_PER_S)
 
 struct client_node *client_node_find(struct client *client, uint32_t number)
@@ -43,6 +44,18 @@ struct client_node *client_node_find(struct client *client, uint32_t number)
 
 /* ---- addresses ------------------------------------------------------------------------------ */
 
+/* Whether it is on this host, and where. */
+static void set_near(const struct client *client, struct client_node *node,
+                     const struct wire_node_info *info)
+{
+    node->near_address[0] = 0;
+    if (client->options.way == CLIENT_WAY_TCP || info->near.size > LIMIT_NAME_SIZE ||
+        !bytes_equal(info->host, bytes_of_string(env_host(client->env))))
+        return;
+    memcpy(node->near_address, info->near.at, info->near.size);
+    node->near_address[info->near.size] = 0;
+}
+
 static void learn(struct client *client, const struct wire_node_info *info)
 {
     struct client_node *node;
@@ -53,6 +66,7 @@ static void learn(struct client *client, const struct wire_node_info *info)
     if (node == NULL)
         return;
     node->told = true;
+    set_near(client, node, info);
     if (node->incarnation == info->incarnation &&
         bytes_equal(bytes_of_string(node->address), info->address)) {
         node->known = true;
@@ -61,7 +75,8 @@ static void learn(struct client *client, const struct wire_node_info *info)
     memcpy(node->address, info->address.at, info->address.size);
     node->address[info->address.size] = 0;
     node->incarnation = info->incarnation;
-    node->moved = node->link != NULL;
+    node->moved = node->link != NULL || node->near != NULL;
+    node->near_after_ns = 0;
     node->known = true;
     node->avoid_until_ns = 0;
     node->failures = 0;
@@ -193,18 +208,55 @@ void client_node_worked(struct client_node *node)
     node->avoid_until_ns = 0;
 }
 
-enum snow_status client_node_connect(struct client *client, struct client_node *node)
+static void disconnect(struct transport_link **link)
+{
+    if (*link != NULL)
+        (*link)->transport->ops->disconnect(*link);
+    *link = NULL;
+}
+
+/* By the node's memory, when it is on this host.  Not OK: another way. */
+static enum snow_status connect_near(struct client *client, struct client_node *node)
+{
+    struct transport_node to = {.incarnation = node->incarnation, .address = node->near_address};
+
+    if (node->near != NULL && client->near->ops->is_lost(node->near)) {
+        /* What was lost is tried again after a while; meanwhile there is the other way. */
+        if (node->near_after_ns == 0)
+            node->near_after_ns = client_now_ns(client) + NEAR_AGAIN_NS;
+        if (node->users > 0)
+            return SNOW_UNREACHABLE;
+        disconnect(&node->near);
+    }
+    if (node->near_address[0] == 0 || client_now_ns(client) < node->near_after_ns)
+        return SNOW_UNREACHABLE;
+    node->near_after_ns = 0;
+    if (node->near != NULL)
+        return SNOW_OK;
+    return client->near->ops->connect(client->near, &to, &node->near);
+}
+
+enum snow_status client_node_connect(struct client *client, struct client_node *node,
+                                     struct transport_link **link)
 {
     struct transport_node to = {.incarnation = node->incarnation, .address = node->address};
+    enum snow_status status = SNOW_UNREACHABLE;
 
-    if (node->link != NULL && node->moved && node->users == 0) {
-        client->transport->ops->disconnect(node->link);
-        node->link = NULL;
+    if (node->moved && node->users == 0) {
+        disconnect(&node->link);
+        disconnect(&node->near);
+        node->moved = false;
     }
-    if (node->link != NULL)
-        return SNOW_OK;
-    node->moved = false;
-    return client->transport->ops->connect(client->transport, &to, &node->link);
+    if (client->options.way != CLIENT_WAY_TCP)
+        status = connect_near(client, node);
+    *link = node->near;
+    if (status == SNOW_OK || client->options.way == CLIENT_WAY_SHM)
+        return status;
+    status = SNOW_OK;
+    if (node->link == NULL)
+        status = client->transport->ops->connect(client->transport, &to, &node->link);
+    *link = node->link;
+    return status;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -229,8 +281,8 @@ void client_nodes_close(struct client *client)
             struct client_node *node = list_entry(link, struct client_node, of_client);
 
             ASSERT(list_is_empty(&node->waiting) && node->users == 0);
-            if (node->link != NULL)
-                client->transport->ops->disconnect(node->link);
+            disconnect(&node->link);
+            disconnect(&node->near);
             free(node);
         }
     }

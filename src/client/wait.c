@@ -249,6 +249,7 @@ static void fill_options(const struct snow_options *from, const char *name,
         to->deadline_ms = from->deadline_ms;
     to->wait_ms = from->wait_ms;
     to->guard_ms = from->guard_ms;
+    to->way = (enum client_way)from->transport;
     to->transport.verify = from->verify != 0;
     /* A node that stands still must leave time for another one. */
     to->transport.stall_ns = to->deadline_ms * NS_PER_MS / 4;
@@ -329,7 +330,9 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
     list_init(&client->seats);
     env_process_name(name, sizeof(name));
     fill_options(options, name, &filled);
-    if (filled.token.size > LIMIT_NAME_SIZE || filled.name.size > LIMIT_NAME_SIZE)
+    if (options->transport > SNOW_TRANSPORT_SHM)
+        set_reason("options: transport is none of any, tcp, shm");
+    else if (filled.token.size > LIMIT_NAME_SIZE || filled.name.size > LIMIT_NAME_SIZE)
         set_reason("options: token and name have at most 256 bytes");
     else
         status = open_all(client, &filled);

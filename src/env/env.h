@@ -176,6 +176,13 @@ const char *env_conn_peer(const struct env_conn *conn);
  * this process what it likes. */
 bool env_conn_is_same_user(const struct env_conn *conn);
 
+/* The process that dialled an accepted "unix:" connection: known also after the end of that.  NULL:
+ * there is no way to know it. */
+struct env_peer;
+struct env_peer *env_peer_open(struct env_conn *conn);
+bool env_peer_is_alive(const struct env_peer *peer);
+void env_peer_close(struct env_peer *peer);
+
 struct env_listener;
 
 /* Accepts connections until closed. INVALID: no address;
@@ -230,21 +237,27 @@ MUST_CHECK enum snow_status env_memory_send(struct env_conn *conn, const struct 
 MUST_CHECK enum snow_status env_memory_take(struct env_conn *conn, bool trusted,
                                             struct env_memory *memory);
 
+struct env_worker; /* a thread that copies: linux.h */
+
 /* Copies bytes between a segment and a caller's memory: the only function that does. Linux: a
- * memcpy, done when the call returns. Simulator: 1 to 8 pieces at different virtual times, with
- * other events (and maybe a pause or a crash) in between: a torn read or write can show. Returns
- * true when it is done already (on_event is not called), false when on_event will tell. */
+ * memcpy by the worker's thread, or (NULL) one that is done when the call returns. Simulator: 1 to
+ * 8 pieces at different virtual times, with other events (and maybe a pause or a crash) in between:
+ * a torn read or write can show. Returns true when it is done already (on_event is not called),
+ * false when on_event will tell, on the loop. Zeroed, the first members set. */
 struct env_copy {
     void *to;
     const void *from;
     size_t size;
+    struct env_worker *worker; /* whose thread copies; NULL: the loop's */
     void (*on_event)(struct env_copy *copy);
-    void *private_state; /* the body's */
+    void *private_state;   /* the body's */
+    struct list_link link; /* the body's */
 };
 
 bool env_copy(struct env_loop *loop, struct env_copy *copy);
 
-/* Waits for nothing: a copy under way will not write another byte and its on_event does not run. */
+/* A copy under way will not write another byte, and its on_event does not run. Waits, when a worker
+ * is in the middle of it, for less than a MiB. */
 void env_copy_cancel(struct env_copy *copy);
 
 /* ---- files ---------------------------------------------------------------------------------- */

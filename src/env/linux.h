@@ -37,6 +37,17 @@ void env_child_kill(struct env_child *child, int signal_number);
  * word to its peers.  Then the child may destroy what it has of it. */
 void env_loop_abandon(struct env_loop *loop);
 
+/* A thread that copies for a loop (env_copy): what waits for an operation does its bytes itself, so
+ * that many threads copy at once.  on_work: there is something to copy; called on the loop, once
+ * until env_worker_run has run. */
+struct env_worker *env_worker_create(struct env_loop *loop, void (*on_work)(void *owner),
+                                     void *owner);
+/* Nothing of it is under way. */
+void env_worker_destroy(struct env_worker *worker);
+/* By its thread: copies what there is; the loop is told (on_event of each). */
+void env_worker_run(struct env_worker *worker);
+bool env_worker_has_work(struct env_worker *worker);
+
 /* "host:process", for people. */
 void env_process_name(char *name, size_t size);
 

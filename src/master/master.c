@@ -537,7 +537,11 @@ static enum snow_status open_network(struct master *master, const char **reason)
     if (master->failed)
         return SNOW_UNREACHABLE;
     *reason = "can not listen at the master's address";
-    return rpc_listen(master->rpc, master->options.listen);
+    status = rpc_listen(master->rpc, master->options.listen);
+    if (status != SNOW_OK || master->options.near[0] == 0)
+        return status;
+    *reason = "can not listen at the address for clients of this host";
+    return rpc_listen_near(master->rpc, master->options.near);
 }
 
 static void close_all(struct master *master)

@@ -21,8 +21,10 @@ struct activity {
     uint32_t crc;     /* crc32c of those */
     uint32_t segment;
     uint32_t slot;
-    uint32_t readers; /* reads that are being sent */
-    bool closed;      /* forgotten: FREED is said when nothing is inside */
+    uint32_t readers;             /* reads that are being sent */
+    bool closed;                  /* forgotten: FREED is said when nothing is inside */
+    bool marked;                  /* closed, and a client of this host may still use it */
+    struct list_link marked_link; /* in node->marked */
 };
 
 /* How far a segment is to grow. */
@@ -82,6 +84,16 @@ struct node {
     uint32_t number;                                 /* at the master */
     uint64_t incarnation;
     uint64_t process;
+    /* local.c */
+    struct list locals; /* struct local_peer */
+    uint32_t local_count;
+    struct list marked; /* struct activity */
+    struct env_timer look_timer;
+    uint64_t look_ns;       /* until the next look at marks */
+    struct seen_mark *seen; /* by the last look, in order of segment, slot, gen */
+    uint32_t seen_count;
+    uint32_t seen_capacity;
+
     bool mounted; /* read by any thread */
     bool remount; /* set by the heartbeat loop: the master does not know us */
 
@@ -115,9 +127,39 @@ void node_write(struct node *node, struct rpc_request *request, const struct wir
                 uint64_t payload_size);
 void node_read(struct node *node, struct rpc_request *request, const struct wire_read_req *read);
 void node_write_gone(struct node *node, struct rpc_request *request);
-/* CLOSED from now on; true: FREED as well. */
-bool node_forget_slot(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen);
+/* OK, INVALID, or STALE: not granted under the present key. */
+MUST_CHECK enum snow_status node_write_check(struct node *node, const struct wire_write_item *item);
+/* CLOSED from now on.  True: no transfer is inside. */
+bool node_close_slot(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen);
+/* After all were closed and the marks were looked at: FREED, unless clients of this host are inside
+ * (false).  quiet: as node_close_slot said. */
+bool node_free_slot(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen, bool quiet);
 struct activity *node_activity_find(struct node *node, uint32_t segment, uint32_t slot);
+/* Found or made; NULL: no memory. */
+struct activity *node_activity_open(struct node *node, uint32_t segment, uint32_t slot,
+                                    uint64_t gen);
+/* Ends it when nothing is inside and no write is open. */
+void node_activity_settle(struct node *node, struct activity *activity);
+
+/* ---- local.c: clients of this host ---- */
+
+MUST_CHECK enum snow_status node_local_open(struct node *node);
+void node_local_close(struct node *node);
+void node_attach(struct node *node, struct rpc_request *request,
+                 const struct wire_attach_req *attach);
+void node_seal(struct node *node, struct rpc_request *request, const struct wire_seal_req *seal);
+void node_local_closed(struct node *node, const struct rpc_conn *conn);
+/* Looks at all marks: what node_marks_has answers from until the next look. */
+void node_marks_look(struct node *node);
+/* Somebody marked this version, or an older one. */
+bool node_marks_has(const struct node *node, uint32_t segment, uint32_t slot, uint64_t gen);
+/* A closed activity waits for its mark. */
+void node_marked_add(struct node *node, struct activity *activity);
+/* A FREE slot is CLOSED from now on, until the mark on it (of gen or older) is gone; false: there
+ * is none. */
+bool node_marked_quarantine(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen);
+/* Grants under another key have ended: what is still being written under them is CLOSED. */
+void node_marks_fence(struct node *node);
 
 /* ---- link.c: the master ---- */
 

@@ -65,7 +65,7 @@ static bool fill_row(struct node *node, uint32_t segment, uint32_t index,
         /* Something is still inside: the master must hold the extent until FREED (N3). */
         const struct activity *activity = node_activity_find(node, segment, index);
 
-        row->gen = activity->gen;
+        row->gen = activity == NULL ? slot->floor_gen : activity->gen;
     }
     return true;
 }
@@ -155,6 +155,7 @@ static void on_mounted(struct rpc_call *call, enum snow_status status, const voi
     node->number = mount->node;
     node->secret = (struct hash128){mount->key_low, mount->key_high};
     node->has_secret = true;
+    node_marks_fence(node);
     for (uint32_t i = 0; i < node->segment_count; i++)
         slots_term_set(&node->segments[i], mount->term);
     node_count(node, NODE_METRIC_mounts, 1);
@@ -174,7 +175,8 @@ static void mount(struct node *node)
                                      .host = bytes_of_string(env_host(node->env)),
                                      .name = bytes_of_string(node->options.name),
                                      .segments = infos,
-                                     .segments_count = node->segment_count};
+                                     .segments_count = node->segment_count,
+                                     .near = bytes_of_string(rpc_near_address(node->rpc))};
 
     for (uint32_t i = 0; i < node->segment_count; i++) {
         const struct slots *slots = &node->segments[i];
@@ -254,7 +256,13 @@ void node_forget(struct node *node, struct rpc_request *request,
         closed[i].slot = item->slot;
         closed[i].gen = item->gen;
         closed[i].freed = item->slot >= node->segments[forget->segment].slots_ready ||
-                          node_forget_slot(node, forget->segment, item->slot, item->gen);
+                          node_close_slot(node, forget->segment, item->slot, item->gen);
+    }
+    node_marks_look(node);
+    for (uint32_t i = 0; i < forget->items_count; i++) {
+        if (closed[i].slot < node->segments[forget->segment].slots_ready)
+            closed[i].freed = node_free_slot(node, forget->segment, closed[i].slot, closed[i].gen,
+                                             closed[i].freed);
     }
     rpc_reply(request, &reply, true);
     free(closed);

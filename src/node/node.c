@@ -43,6 +43,10 @@ static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *r
         node_write(node, request, message, payload_size);
     else if (type == WIRE_read && !is_master(node, conn))
         node_read(node, request, message);
+    else if (type == WIRE_attach && !is_master(node, conn))
+        node_attach(node, request, message);
+    else if (type == WIRE_seal && !is_master(node, conn))
+        node_seal(node, request, message);
     else
         rpc_fail(request, SNOW_INVALID);
 }
@@ -63,9 +67,8 @@ static void on_oneway(void *owner, struct rpc_conn *conn, uint16_t type, const v
 
 static void on_close(void *owner, struct rpc_conn *conn, enum snow_status status)
 {
-    (void)owner;
-    (void)conn;
     (void)status; /* its requests are gone, its reads were told as sent */
+    node_local_closed(owner, conn);
 }
 
 /* ---- opening ---- */
@@ -124,6 +127,7 @@ static void close_all(struct node *node)
         node_link_close(node);
     if (node->rpc != NULL)
         rpc_destroy(node->rpc); /* reads end, and would say so */
+    node_local_close(node);
     node_freed_drop(node);
     for (uint32_t i = 0; i < NODE_BUCKETS; i++) {
         struct list_link *link;
@@ -156,6 +160,10 @@ static enum snow_status open_parts(struct node *node, struct bytes token, const 
         status = open_segment(node, reason);
     if (status == SNOW_OK)
         status = open_service(node, token, reason);
+    if (status != SNOW_OK)
+        return status;
+    *reason = "can not listen at the address for clients of this host";
+    status = node_local_open(node);
     if (status != SNOW_OK)
         return status;
     *reason = "the master's address is no address";
@@ -201,6 +209,8 @@ enum snow_status node_open(struct env *env, const struct node_options *options, 
     node->faults = env_faults(env);
     node->process = env_random(env) | 1;
     list_init(&node->freed);
+    list_init(&node->locals);
+    list_init(&node->marked);
     for (uint32_t i = 0; i < NODE_BUCKETS; i++)
         list_init(&node->buckets[i]);
     status = open_parts(node, token, reason);
@@ -290,7 +300,7 @@ static const char *check_activity(const struct node *node, const struct activity
 {
     const struct slot *slot = &node->segments[activity->segment].table[activity->slot];
 
-    if (activity->readers == 0 && activity->writer == NULL)
+    if (activity->readers == 0 && activity->writer == NULL && !activity->marked)
         return NULL;
     if (activity->closed)
         return slot->state == WIRE_SLOT_CLOSED ? NULL

@@ -5,7 +5,11 @@
 #include "base/options.h"
 #include "conf/conf.h"
 
+/* Of option populate. */
 enum node_populate { NODE_POPULATE_ALL, NODE_POPULATE_AHEAD };
+
+/* Of option shm_peers. */
+enum node_shm { NODE_SHM_SAME_USER, NODE_SHM_READ, NODE_SHM_NONE };
 
 struct node_options {
 #define OPTION OPTION_FIELD

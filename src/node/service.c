@@ -32,8 +32,8 @@ struct activity *node_activity_find(struct node *node, uint32_t segment, uint32_
     return NULL;
 }
 
-static struct activity *activity_open(struct node *node, uint32_t segment, uint32_t slot,
-                                      uint64_t gen)
+struct activity *node_activity_open(struct node *node, uint32_t segment, uint32_t slot,
+                                    uint64_t gen)
 {
     struct activity *activity = node_activity_find(node, segment, slot);
 
@@ -49,12 +49,11 @@ static struct activity *activity_open(struct node *node, uint32_t segment, uint3
     return activity;
 }
 
-/* Ends it when nothing is inside and no write is open. */
-static void activity_settle(struct node *node, struct activity *activity)
+void node_activity_settle(struct node *node, struct activity *activity)
 {
     struct slots *slots = &node->segments[activity->segment];
 
-    if (activity->readers > 0 || activity->writer != NULL)
+    if (activity->readers > 0 || activity->writer != NULL || activity->marked)
         return;
     if (activity->closed) {
         slots_free(slots, activity->slot);
@@ -136,7 +135,7 @@ static bool slot_is_ready(const struct node *node, uint32_t segment, uint32_t sl
     return segment < node->segment_count && slot < node->segments[segment].slots_ready;
 }
 
-static enum snow_status check_write(struct node *node, const struct wire_write_item *item)
+enum snow_status node_write_check(struct node *node, const struct wire_write_item *item)
 {
     if (!slot_is_ready(node, item->segment, item->slot) || item->key.size < 1 ||
         item->key.size > LIMIT_KEY_SIZE || item->start > item->length ||
@@ -166,7 +165,7 @@ static enum snow_status write_on(struct activity *activity, const struct wire_wr
 static enum snow_status begin_piece(struct node *node, struct write_piece *piece,
                                     const struct wire_write_item *item)
 {
-    enum snow_status status = check_write(node, item);
+    enum snow_status status = node_write_check(node, item);
 
     if (status != SNOW_OK)
         return status;
@@ -183,7 +182,7 @@ static enum snow_status begin_piece(struct node *node, struct write_piece *piece
     } else {
         status = item->start == 0 ? slots_begin(slots, item) : SNOW_INVALID;
         if (status == SNOW_OK)
-            activity = activity_open(node, item->segment, item->slot, item->gen);
+            activity = node_activity_open(node, item->segment, item->slot, item->gen);
         if (status == SNOW_OK && activity == NULL)
             return SNOW_NO_MEMORY;
     }
@@ -241,10 +240,10 @@ static void end_piece(struct node *node, struct write_piece *piece,
     node_count(node, NODE_METRIC_writes, 1);
     node_count(node, NODE_METRIC_written_bytes, item->size);
     if (activity->covered == item->length) {
-        slots_seal(&node->segments[item->segment], item->slot, activity->crc);
+        slots_seal(&node->segments[item->segment], item->slot, activity->crc, true);
         node_count(node, NODE_METRIC_sealed, 1);
         piece->written = true;
-        activity_settle(node, activity);
+        node_activity_settle(node, activity);
     }
 }
 
@@ -407,7 +406,7 @@ static enum snow_status check_read(struct node *node, const struct wire_read_ite
 
 static struct activity *hold(struct node *node, const struct wire_read_item *item)
 {
-    struct activity *activity = activity_open(node, item->segment, item->slot, item->gen);
+    struct activity *activity = node_activity_open(node, item->segment, item->slot, item->gen);
 
     if (activity != NULL)
         activity->readers++;
@@ -425,7 +424,7 @@ static void on_read_sent(void *owner, enum snow_status status)
         if (activity == NULL)
             continue;
         activity->readers--;
-        activity_settle(batch->node, activity);
+        node_activity_settle(batch->node, activity);
     }
     count_transfers(batch->node, -1);
     free(batch->payload.iov);
@@ -455,7 +454,7 @@ static void read_piece(struct node *node, struct read_batch *batch,
     done->size = item->size;
     done->own_crc = item->own_crc != 0;
     done->crc = item->own_crc ? crc32c(0, slots->data.at + item->offset + item->start, item->size)
-                              : slots->table[item->slot].data_crc;
+                              : slots_data_crc(&node->segments[item->segment], item->slot);
     if (item->size > 0)
         batch->payload.iov[batch->payload.iov_count++] =
             (struct iovec){.iov_base = slots->data.at + item->offset + item->start,
@@ -497,28 +496,23 @@ static bool close_slot(struct node *node, struct slots *slots, uint32_t segment,
     uint64_t floor = FAULT(node->faults, floor_not_raised) ? 0 : gen;
 
     slots_close(slots, slot, floor);
-    if (activity == NULL) {
-        slots_free(slots, slot);
+    if (activity == NULL)
         return true;
-    }
     if (activity->writer != NULL)
         displace(activity, SNOW_GONE);
     if (activity->readers > 0) {
         node_count(node, NODE_METRIC_forgets_held, 1);
-        if (FAULT(node->faults, early_free)) {
-            slots_free(slots, slot);
+        if (FAULT(node->faults, early_free))
             return true;
-        }
         activity->closed = true;
         return false;
     }
-    slots_free(slots, slot);
     list_remove(&activity->in_bucket);
     free(activity);
     return true;
 }
 
-bool node_forget_slot(struct node *node, uint32_t segment, uint32_t index, uint64_t gen)
+bool node_close_slot(struct node *node, uint32_t segment, uint32_t index, uint64_t gen)
 {
     struct slots *slots = &node->segments[segment];
     struct slot *slot = &slots->table[index];
@@ -540,4 +534,27 @@ bool node_forget_slot(struct node *node, uint32_t segment, uint32_t index, uint6
     if (!FAULT(node->faults, floor_not_raised))
         slots_floor_raise(slots, index, gen);
     return true;
+}
+
+bool node_free_slot(struct node *node, uint32_t segment, uint32_t index, uint64_t gen, bool quiet)
+{
+    struct slots *slots = &node->segments[segment];
+    uint8_t state = slots->table[index].state;
+    struct activity *activity;
+
+    if (state == WIRE_SLOT_FREE && quiet)
+        return !node_marked_quarantine(node, segment, index, gen);
+    if (state != WIRE_SLOT_CLOSED)
+        return quiet;
+    if (node_marks_has(node, segment, index, gen)) {
+        activity = node_activity_open(node, segment, index, gen);
+        if (activity == NULL)
+            return false; /* CLOSED for ever rather than given out too early */
+        activity->closed = true;
+        node_marked_add(node, activity);
+        return false;
+    }
+    if (quiet)
+        slots_free(slots, index);
+    return quiet;
 }

@@ -6,6 +6,14 @@
 #define SLOTS_MAGIC UINT64_C(0x314e494b53574e53) /* "SNWSKIN1" */
 #define SLOTS_VERSION 2u
 #define SLOTS_VERSION_WHOLE 1u /* no slots_ready, no ready: all of it is */
+#define CRCS_KEPT 1024u
+
+/* A checksum that was computed here. */
+struct slots_crc {
+    uint64_t gen; /* 0: none */
+    uint32_t slot;
+    uint32_t crc;
+};
 
 /* ---- checksums ---- */
 
@@ -192,6 +200,7 @@ static enum snow_status find_or_make(struct slots *slots, const struct slots_req
 
     slots->header = (void *)slots->meta.at;
     slots->table = (void *)(slots->meta.at + SEGMENT_HEADER_BYTES);
+    memset(slots->meta.at + SEGMENT_KEY_OFFSET, 0, sizeof(uint32_t)); /* no grant is valid yet */
     if (slots->meta.existed && slots->data.existed && slots->header->magic != 0) {
         status = check_header(slots, request, reason);
         if (status == SNOW_OK)
@@ -250,6 +259,7 @@ close_meta:
 
 void slots_close_memory(struct slots *slots)
 {
+    free(slots->crcs);
     env_memory_close(slots->env, &slots->data);
     env_memory_close(slots->env, &slots->meta);
 }
@@ -307,12 +317,13 @@ enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *
     return SNOW_OK;
 }
 
-void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc)
+void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc, bool checked)
 {
     struct slot *slot = &slots->table[index];
 
     ASSERT(slot->state == WIRE_SLOT_WRITING);
-    slot->data_crc = data_crc;
+    slot->data_crc = checked ? data_crc : 0;
+    slot->unchecked = !checked;
     slot->slot_crc = slot_crc(slot);
     store_state(slot, WIRE_SLOT_WRITTEN);
 }
@@ -329,10 +340,45 @@ uint64_t slots_close(struct slots *slots, uint32_t index, uint64_t gen)
     return held;
 }
 
+/* A slot that is written is never edited (T3), so what was computed is kept beside. */
+uint32_t slots_data_crc(struct slots *slots, uint32_t index)
+{
+    const struct slot *slot = &slots->table[index];
+    struct slots_crc *kept;
+
+    if (slot->unchecked == 0)
+        return slot->data_crc;
+    if (slots->crcs == NULL)
+        slots->crcs = calloc(CRCS_KEPT, sizeof(*slots->crcs));
+    kept = slots->crcs == NULL ? NULL : &slots->crcs[index % CRCS_KEPT];
+    if (kept != NULL && kept->slot == index && kept->gen == slot->gen)
+        return kept->crc;
+    uint32_t crc = crc32c(0, slots->data.at + slot->offset, (size_t)slot->length);
+
+    if (kept != NULL)
+        *kept = (struct slots_crc){.gen = slot->gen, .slot = index, .crc = crc};
+    return crc;
+}
+
+bool slots_quarantine(struct slots *slots, uint32_t index, uint64_t offset, uint64_t length)
+{
+    struct slot *slot = &slots->table[index];
+
+    if (slot->state != WIRE_SLOT_FREE || offset > slots->header->data_size ||
+        length > slots->header->data_size - offset)
+        return false;
+    slot->gen = 0;
+    slot->offset = offset;
+    slot->length = length;
+    slot->key_length = 0;
+    store_state(slot, WIRE_SLOT_CLOSED);
+    return true;
+}
+
 void slots_floor_raise(struct slots *slots, uint32_t index, uint64_t gen)
 {
     if (gen > slots->table[index].floor_gen)
-        slots->table[index].floor_gen = gen;
+        __atomic_store_n(&slots->table[index].floor_gen, gen, __ATOMIC_RELEASE);
 }
 
 void slots_free(struct slots *slots, uint32_t index)

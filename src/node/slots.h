@@ -59,11 +59,12 @@ struct slots {
     struct slots_header *header;
     struct slot *table;
     uint32_t count;
-    uint32_t slots_ready;  /* slots below may be used (T4) */
-    uint64_t ready;        /* bytes of data that may be */
-    uint64_t present;      /* bytes of data that this process has made present */
-    uint64_t meta_present; /* bytes of meta, likewise */
-    uint32_t dropped;      /* slots found damaged when opened */
+    uint32_t slots_ready;   /* slots below may be used (T4) */
+    uint64_t ready;         /* bytes of data that may be */
+    uint64_t present;       /* bytes of data that this process has made present */
+    uint64_t meta_present;  /* bytes of meta, likewise */
+    uint32_t dropped;       /* slots found damaged when opened */
+    struct slots_crc *crcs; /* of slots whose writer computed none; NULL: not needed yet */
 };
 
 struct slots_request {
@@ -98,8 +99,12 @@ void slots_term_set(struct slots *slots, uint32_t term);
 
 /* What a write is to store; already checked against its grant. */
 MUST_CHECK enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *item);
-/* All bytes of a WRITING slot are there, with this crc: it can be read from now on. */
-void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc);
+/* All bytes of a WRITING slot are there: it can be read from now on.  checked: by data_crc. */
+void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc, bool checked);
+/* crc32c of a WRITTEN slot's bytes: its writer's, or computed now (and remembered for a while). */
+uint32_t slots_data_crc(struct slots *slots, uint32_t index);
+/* A FREE slot is CLOSED, since somebody still writes to this extent; false: there is none such. */
+bool slots_quarantine(struct slots *slots, uint32_t index, uint64_t offset, uint64_t length);
 /* WRITING or WRITTEN: no longer; the gen it held is answered.  The floor rises to gen. */
 uint64_t slots_close(struct slots *slots, uint32_t index, uint64_t gen);
 void slots_floor_raise(struct slots *slots, uint32_t index, uint64_t gen);

@@ -243,6 +243,11 @@ const char *rpc_conn_peer(const struct rpc_conn *conn)
     return conn->peer;
 }
 
+struct env_conn *rpc_conn_stream(const struct rpc_conn *conn)
+{
+    return conn->stream;
+}
+
 uint32_t rpc_conn_queued(const struct rpc_conn *conn)
 {
     return conn->queued > UINT32_MAX ? UINT32_MAX : (uint32_t)conn->queued;

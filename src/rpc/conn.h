@@ -45,6 +45,7 @@ struct rpc {
     const struct rpc_service *service;
     void *owner;
     struct env_listener *listener;
+    struct env_listener *near_listener; /* of this host */
     struct list conns;
     uint32_t conn_count;
     struct list dirty;   /* connections with something to send at the end of the turn */

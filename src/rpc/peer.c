@@ -6,6 +6,8 @@
 
 #define DELAY_NS_MIN (10 * NS_PER_MS)
 #define DELAY_NS_MAX (1 * NS_PER_S)
+#define NEAR_NS_MAX (500 * NS_PER_MS)
+#define NEAR_VERSION 2 /* of the protocol, that has the question */
 #define DIAL_NS_MAX (3 * NS_PER_S)
 
 static void dial_later(struct rpc_peer *peer)
@@ -19,26 +21,88 @@ static void dial_later(struct rpc_peer *peer)
 static void on_end(void *conn_owner, enum snow_status status)
 {
     struct rpc_peer *peer = conn_owner;
+    struct rpc_conn *near_conn = peer->near_conn;
+    bool was_up = peer->up;
 
     peer->conn = NULL;
+    peer->near_conn = NULL;
     peer->up = false;
-    if (env_now_ns(peer->rpc->env) - peer->up_ns >= DELAY_NS_MAX)
+    if (near_conn != NULL)
+        rpc_conn_close(near_conn);
+    if (was_up && env_now_ns(peer->rpc->env) - peer->up_ns >= DELAY_NS_MAX)
         peer->delay_ns = DELAY_NS_MIN;
     dial_later(peer);
-    peer->on_down(peer, status);
+    if (was_up)
+        peer->on_down(peer, status);
+    else if (peer->on_failed != NULL)
+        peer->on_failed(peer, status, bytes_of(NULL, 0));
+}
+
+static void become_up(struct rpc_peer *peer)
+{
+    peer->up = true;
+    peer->up_ns = env_now_ns(peer->rpc->env);
+    peer->session = peer->hello.session;
+    peer->on_up(peer, &peer->hello);
+}
+
+static void take_conn(struct rpc_peer *peer, struct rpc_conn *conn,
+                      const struct wire_hello_rep *hello)
+{
+    peer->conn = conn;
+    conn->on_end = on_end;
+    peer->hello = *hello;
+    peer->hello.reason = bytes_of(NULL, 0); /* it lies in the frame */
+}
+
+static void on_near_open(void *conn_owner, struct rpc_conn *conn, enum snow_status status,
+                         const struct wire_hello_rep *hello)
+{
+    struct rpc_peer *peer = conn_owner;
+    struct rpc_conn *first = peer->conn;
+
+    peer->near_conn = NULL;
+    if (status == SNOW_OK) {
+        take_conn(peer, conn, hello);
+        rpc_conn_close(first);
+    }
+    become_up(peer);
+}
+
+static void on_near(struct rpc_call *call, enum snow_status status, const void *reply, bool last)
+{
+    struct rpc_peer *peer = list_entry(call, struct rpc_peer, near_call);
+    const struct wire_near_rep *near = reply;
+    char address[LIMIT_NAME_SIZE + 1];
+
+    (void)last;
+    if (status == SNOW_CLOSED)
+        return; /* on_end comes, or the peer is being closed */
+    if (status == SNOW_OK && near->address.size > 0 && near->address.size <= LIMIT_NAME_SIZE) {
+        memcpy(address, near->address.at, near->address.size);
+        address[near->address.size] = 0;
+        if (rpc_dial(peer->rpc, address, peer->hello.session, peer->expect,
+                     env_now_ns(peer->rpc->env) + NEAR_NS_MAX, peer, on_near_open,
+                     &peer->near_conn) == SNOW_OK)
+            return;
+        peer->near_conn = NULL;
+    }
+    become_up(peer);
 }
 
 static void on_open(void *conn_owner, struct rpc_conn *conn, enum snow_status status,
                     const struct wire_hello_rep *hello)
 {
     struct rpc_peer *peer = conn_owner;
+    struct wire_near_req near = {.host = bytes_of_string(env_host(peer->rpc->env))};
 
     if (status == SNOW_OK) {
-        conn->on_end = on_end;
-        peer->up = true;
-        peer->up_ns = env_now_ns(peer->rpc->env);
-        peer->session = hello->session;
-        peer->on_up(peer, hello);
+        take_conn(peer, conn, hello);
+        peer->near_call.on_reply = on_near;
+        if (!peer->near || hello->version < NEAR_VERSION ||
+            rpc_call_start(conn, &peer->near_call, WIRE_near, &near, NULL,
+                           env_now_ns(peer->rpc->env) + NEAR_NS_MAX) != SNOW_OK)
+            become_up(peer);
         return;
     }
     peer->conn = NULL;
@@ -92,9 +156,13 @@ void rpc_peer_close(struct rpc_peer *peer)
     if (peer->rpc == NULL)
         return;
     env_timer_cancel(&peer->timer);
+    rpc_call_cancel(&peer->near_call);
     peer->conn = NULL;
     peer->up = false;
     peer->rpc = NULL;
+    if (peer->near_conn != NULL)
+        rpc_conn_close(peer->near_conn);
+    peer->near_conn = NULL;
     if (conn != NULL)
         rpc_conn_close(conn);
 }

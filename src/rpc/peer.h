@@ -2,6 +2,8 @@
  *
  * States.  DOWN (a timer runs) ──dial──► DIALLING ──greeted──► UP ──lost──► DOWN
  *                                        DIALLING ──failed──► DOWN
+ *          With `near`, between greeted and UP: asked where it is within this host, and when it is,
+ *          dialled there with the same session; the first connection is closed then, or used.
  * Delays double from 10 ms to 1 s, with jitter, and start again at 10 ms after the link stayed up
  * for a second.  A connection that is refused fails at once; nothing is waited for.
  * Threads.  The loop of the endpoint; close it before the endpoint is destroyed. */
@@ -20,6 +22,7 @@ struct rpc_peer {
     void (*on_down)(struct rpc_peer *peer, enum snow_status status);
     /* A try failed; reason: of the peer that refused, else empty.  May be NULL. */
     void (*on_failed)(struct rpc_peer *peer, enum snow_status status, struct bytes reason);
+    bool near; /* prefer its address within this host, when it has one */
 
     /* rpc's own. */
     struct rpc *rpc; /* NULL: not open */
@@ -27,6 +30,9 @@ struct rpc_peer {
     uint64_t session; /* to return to: from the last greeting */
     uint64_t expect;  /* incarnation that the peer must have, 0: any */
     struct rpc_conn *conn;
+    struct rpc_conn *near_conn; /* being dialled */
+    struct rpc_call near_call;
+    struct wire_hello_rep hello; /* of conn, while it is not up */
     bool up;
     uint64_t up_ns;    /* since when */
     uint64_t delay_ns; /* before the next try */

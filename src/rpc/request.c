@@ -136,6 +136,16 @@ static void answer_ping(struct rpc_request *request, const struct wire_ping_req 
     rpc_reply(request, &reply, true);
 }
 
+static void answer_near(struct rpc_request *request, const struct wire_near_req *near)
+{
+    struct rpc *rpc = request->conn->rpc;
+    struct wire_near_rep reply = {.address = bytes_of_string("")};
+
+    if (bytes_equal(near->host, bytes_of_string(env_host(rpc->env))))
+        reply.address = bytes_of_string(rpc_near_address(rpc));
+    rpc_reply(request, &reply, true);
+}
+
 static void serve(struct rpc_conn *conn, const struct frame_header *header, struct bytes body,
                   const void *message)
 {
@@ -150,8 +160,11 @@ static void serve(struct rpc_conn *conn, const struct frame_header *header, stru
     request->body = body;
     request->is_new = true;
     rpc_count(rpc, RPC_METRIC_requests);
-    if (header->type == WIRE_ping) {
-        answer_ping(request, message);
+    if (header->type == WIRE_ping || header->type == WIRE_near) {
+        if (header->type == WIRE_ping)
+            answer_ping(request, message);
+        else
+            answer_near(request, message);
         return;
     }
     if (rpc->service->on_request == NULL) {

@@ -165,7 +165,7 @@ struct env_loop *rpc_loop(struct rpc *rpc)
 
 enum snow_status rpc_listen(struct rpc *rpc, const char *address)
 {
-    rpc_listen_close(rpc);
+    ASSERT(rpc->listener == NULL);
     return env_listen(rpc->loop, address, &rpc->options.socket, rpc_conn_accepted, rpc,
                       &rpc->listener);
 }
@@ -175,8 +175,22 @@ const char *rpc_listen_address(struct rpc *rpc)
     return rpc->listener == NULL ? "" : env_listener_address(rpc->listener);
 }
 
+enum snow_status rpc_listen_near(struct rpc *rpc, const char *address)
+{
+    ASSERT(rpc->near_listener == NULL);
+    return env_listen(rpc->loop, address, NULL, rpc_conn_accepted, rpc, &rpc->near_listener);
+}
+
+const char *rpc_near_address(struct rpc *rpc)
+{
+    return rpc->near_listener == NULL ? "" : env_listener_address(rpc->near_listener);
+}
+
 void rpc_listen_close(struct rpc *rpc)
 {
+    if (rpc->near_listener != NULL)
+        env_listener_close(rpc->near_listener);
+    rpc->near_listener = NULL;
     if (rpc->listener != NULL)
         env_listener_close(rpc->listener);
     rpc->listener = NULL;

@@ -86,7 +86,10 @@ struct env_loop *rpc_loop(struct rpc *rpc);
 
 MUST_CHECK enum snow_status rpc_listen(struct rpc *rpc, const char *address);
 const char *rpc_listen_address(struct rpc *rpc); /* "" before rpc_listen */
-void rpc_listen_close(struct rpc *rpc);
+/* Listens at an address of this host ("unix:...") too. */
+MUST_CHECK enum snow_status rpc_listen_near(struct rpc *rpc, const char *address);
+const char *rpc_near_address(struct rpc *rpc); /* "" before rpc_listen_near */
+void rpc_listen_close(struct rpc *rpc);        /* both */
 
 /* Counters of rpc_metrics.def, in its order. */
 const uint64_t *rpc_counters(const struct rpc *rpc);
@@ -111,6 +114,8 @@ void *rpc_conn_owner(const struct rpc_conn *conn);
 void rpc_conn_set_owner(struct rpc_conn *conn, void *conn_owner);
 uint8_t rpc_conn_role(const struct rpc_conn *conn); /* of the peer, by its HELLO */
 const char *rpc_conn_peer(const struct rpc_conn *conn);
+/* To hand memory over on; NULL: it has none any more. */
+struct env_conn *rpc_conn_stream(const struct rpc_conn *conn);
 uint32_t rpc_conn_queued(const struct rpc_conn *conn); /* bytes waiting to be sent, payload apart */
 uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn); /* when bytes last moved on it */
 

@@ -493,7 +493,12 @@ struct actor *actor_create(struct cluster *cluster, uint32_t index)
     snprintf(name, sizeof(name), "client-%u", index);
     actor->cluster = cluster;
     actor->index = index;
-    actor->host = world_host_create(cluster->world, name);
+    if (rng_below(&cluster->rng, 100) >= cluster->plan.near_percent)
+        actor->host = world_host_create(cluster->world, name);
+    else if (rng_chance(&cluster->rng, 1, 4))
+        actor->host = cluster->master.host;
+    else
+        actor->host = cluster->nodes[rng_below(&cluster->rng, cluster->plan.nodes)].host;
     ASSERT(actor->host != NULL);
     for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
         struct lane *lane = &actor->lanes[i];

@@ -78,6 +78,15 @@ void cluster_master_crash(struct cluster *cluster)
 
 /* ---- nodes ---- */
 
+#define AGAIN_NS (50 * NS_PER_MS)
+
+static void on_again(struct world_alarm *alarm)
+{
+    struct sim_node *node = list_entry(alarm, struct sim_node, again);
+
+    cluster_node_start(node->cluster, node->index);
+}
+
 void cluster_node_start(struct cluster *cluster, uint32_t index)
 {
     struct sim_node *node = &cluster->nodes[index];
@@ -100,9 +109,17 @@ void cluster_node_start(struct cluster *cluster, uint32_t index)
     options.segment_dir = "segments";
     options.populate = cluster->plan.populate;
     options.populate_step_bytes = cluster->plan.populate_step;
-    if (node_open(node->env, &options, bytes_of(NULL, 0), &node->log, &node->node, &reason) !=
-        SNOW_OK)
+    enum snow_status status =
+        node_open(node->env, &options, bytes_of(NULL, 0), &node->log, &node->node, &reason);
+
+    if (status == SNOW_IN_USE) { /* as who starts nodes does: once more, a little later */
+        world_process_end(node->env);
+        node->env = NULL;
+        node->again.on_event = on_again;
+        world_alarm_arm(cluster->world, &node->again, world_now_ns(cluster->world) + AGAIN_NS);
+    } else if (status != SNOW_OK) {
         cluster_find(cluster, "heal: a node does not start: %s", reason);
+    }
 }
 
 static void node_end(struct sim_node *node)
@@ -138,7 +155,13 @@ void cluster_node_host_crash(struct cluster *cluster, uint32_t index, bool keep_
         return;
     world_host_crash(node->host, keep_memory);
     node_end(node);
+    for (uint32_t i = 0; i < cluster->plan.clients; i++) {
+        if (actor_host(cluster->actors[i]) == node->host)
+            actor_crash(cluster->actors[i]);
+    }
     world_host_boot(node->host);
+    for (uint32_t i = 0; i < cluster->plan.clients; i++)
+        actor_start(cluster->actors[i]);
 }
 
 /* ---- all of it ---- */
@@ -177,8 +200,10 @@ void cluster_stop(struct cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->plan.clients; i++)
         actor_crash(cluster->actors[i]);
-    for (uint32_t i = 0; i < cluster->plan.nodes; i++)
+    for (uint32_t i = 0; i < cluster->plan.nodes; i++) {
+        world_alarm_cancel(&cluster->nodes[i].again);
         cluster_node_crash(cluster, i);
+    }
     cluster_master_crash(cluster);
 }
 

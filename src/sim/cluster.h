@@ -28,6 +28,7 @@ struct cluster_plan {
     uint32_t populate;        /* enum node_populate */
     uint64_t populate_step;   /* bytes */
     uint64_t host_bytes;      /* memory of each node's host; 0: enough */
+    uint32_t near_percent;    /* of clients that share a host with a node, or the master */
     uint64_t object_max;      /* bytes */
     uint64_t duration_ns;     /* of the work; faults stop then */
     uint32_t replace_percent; /* of puts */
@@ -54,6 +55,7 @@ struct sim_node {
     struct obs_log log;
     struct node *node;
     uint32_t index;
+    struct world_alarm again; /* starts it: a client still had its memory */
 };
 
 /* cluster.c */

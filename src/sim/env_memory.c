@@ -340,6 +340,43 @@ bool env_conn_is_same_user(const struct env_conn *conn)
     return conn->local;
 }
 
+struct env_peer {
+    struct world_host *host;
+    uint64_t id; /* of the process */
+};
+
+struct env_peer *env_peer_open(struct env_conn *conn)
+{
+    struct env_peer *peer;
+    struct env_conn *other;
+
+    if (!conn->local || conn->side == NULL)
+        return NULL;
+    other = net_other(conn->side)->conn;
+    peer = calloc(1, sizeof *peer);
+    if (peer == NULL)
+        return NULL;
+    peer->host = conn->loop->env->host;
+    peer->id = other == NULL ? 0 : other->loop->env->id;
+    return peer;
+}
+
+bool env_peer_is_alive(const struct env_peer *peer)
+{
+    list_each (&peer->host->processes, link, following) {
+        const struct env *env = list_entry(link, struct env, link);
+
+        if (env->id == peer->id)
+            return !env->dead;
+    }
+    return false;
+}
+
+void env_peer_close(struct env_peer *peer)
+{
+    free(peer);
+}
+
 void net_drop_memories(struct env_conn *conn)
 {
     struct list_link *link;

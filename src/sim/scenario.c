@@ -39,6 +39,7 @@ static void plan_any(struct cluster_plan *plan, struct rng *rng)
                                   .clients = (uint32_t)rng_between(rng, 2, 4),
                                   .keys = (uint32_t)rng_between(rng, 4, 60),
                                   .node_bytes = 2 * MIB,
+                                  .near_percent = (uint32_t)rng_below(rng, 3) * 50,
                                   .object_max = rng_between(rng, 100, 40000),
                                   .duration_ns = rng_between(rng, 5, 20) * SECOND,
                                   .replace_percent = (uint32_t)rng_below(rng, 40),

@@ -70,6 +70,7 @@ struct transport_item {
     struct bytes key;
     uint64_t object_size; /* bytes */
     uint16_t flags;       /* WIRE_SLOT_* */
+    bool checked;         /* crc is set */
 
     /* Out.  UNREACHABLE: the node can not be reached or does not move; CLOSED: its connection was
      * lost on the way (trying again may help); TIMEOUT; CORRUPT; else what the node said. */
@@ -98,14 +99,24 @@ struct transport_op {
     /* All have.  The operation is the caller's again. */
     void (*on_done)(struct transport_op *op);
     bool write;
+    struct env_worker
+        *worker; /* whose thread copies, where the caller's process does; may be NULL */
     struct transport_item *first;
     uint64_t deadline_ns; /* told to the node; what is under way ends then.  0: none */
 
     /* The transport's. */
     struct transport_link *link; /* NULL: not under way */
-    struct list frames;
+    void *state;                 /* shm */
+    struct list frames;          /* tcp */
     struct arena arena;
     uint32_t open; /* items that have not ended */
+};
+
+/* An extent that is looked at where it lies. */
+struct transport_view {
+    const uint8_t *at;
+    struct mark *mark;
+    struct shm_space *space;
 };
 
 struct transport_ops {
@@ -123,9 +134,20 @@ struct transport_ops {
     enum snow_status (*post)(struct transport_link *link, struct transport_op *op);
     /* Not under way: nothing happens. */
     void (*cancel)(struct transport_op *op);
+    /* True: nothing moves on it any more; connect another one.  NULL: never. */
+    bool (*is_lost)(const struct transport_link *link);
+    /* Where an extent lies in this process: it stays as it is until the view ends.  NOT_READY (post
+     * something first), STALE, INVALID, LIMIT (too many).  NULL: it lies elsewhere. */
+    enum snow_status (*view)(struct transport_link *link, const struct wire_place *place,
+                             uint64_t gen, struct transport_view *view);
 };
 
 /* Messages and payloads over streams. */
 extern const struct transport_ops transport_tcp;
+/* The node's memory itself, on its own host. */
+extern const struct transport_ops transport_shm;
+
+/* Any thread; also when the link is gone. */
+void transport_view_end(struct transport_view *view);
 
 #endif

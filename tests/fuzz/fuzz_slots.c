@@ -39,7 +39,7 @@ static void scribble(struct slots *slots, const uint8_t *data, size_t size)
                                            .key = bytes_of("fuzz", 4)};
 
             if (slots_begin(slots, &item) == SNOW_OK)
-                slots_seal(slots, item.slot, 0);
+                slots_seal(slots, item.slot, 0, true);
         }
         data += 8;
         size -= 8;

@@ -4,8 +4,8 @@
  *           UNIX-domain socket.
  * Idea.     The side that dials makes one memory object with two rings and sends it as the first
  *           packet.  Bytes go by the rings from then on; packets only wake a side that sleeps
- *           ('w'), hand memory over ('m'), and their end is the connection's end, whichever way the
- *           peer died.
+ *           ('w'), hand memory over ('m'), and their end is the connection's end; so is the end of
+ *           the process that dialled, also when a child of its has the socket too.
  *           A ring is looked at by its loop while it is hot: from the last bytes on it until the
  *           loop sleeps.  A loop that is about to sleep says so in all hot rings; a cold one costs
  *           nothing until its peer wakes it.
@@ -21,11 +21,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -60,7 +62,9 @@ struct local {
     struct ring in;
     struct ring out;
     bool same_user;
-    uint32_t first; /* of the memories that wait */
+    struct source process; /* pidfd of who dialled: its death ends the connection, whoever else has
+                            * the socket too; descriptor -1: not known */
+    uint32_t first;        /* of the memories that wait */
     uint32_t count;
     struct handed_over memories[MEMORIES_MAX];
 };
@@ -339,6 +343,42 @@ enum snow_status env_memory_take(struct env_conn *conn, bool trusted, struct env
     return memory_map(next.descriptor, next.writable, trusted, memory);
 }
 
+/* ---- the other process ---------------------------------------------------------------------- */
+
+struct env_peer {
+    int process; /* pidfd */
+};
+
+struct env_peer *env_peer_open(struct env_conn *conn)
+{
+    struct env_peer *peer;
+    int process = conn->local == NULL ? -1 : conn->local->process.descriptor;
+
+    if (process < 0)
+        return NULL;
+    peer = calloc(1, sizeof *peer);
+    if (peer == NULL)
+        return NULL;
+    peer->process = fcntl(process, F_DUPFD_CLOEXEC, 0);
+    if (peer->process >= 0)
+        return peer;
+    free(peer);
+    return NULL;
+}
+
+bool env_peer_is_alive(const struct env_peer *peer)
+{
+    struct pollfd look = {.fd = peer->process, .events = POLLIN};
+
+    return poll(&look, 1, 0) == 0;
+}
+
+void env_peer_close(struct env_peer *peer)
+{
+    close(peer->process);
+    free(peer);
+}
+
 /* ---- opening -------------------------------------------------------------------------------- */
 
 static bool is_same_user(int socket)
@@ -349,6 +389,32 @@ static bool is_same_user(int socket)
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
+static void on_process_end(struct source *source)
+{
+    struct local *local = list_entry(source, struct local, process);
+
+    source->events = 0;
+    local->conn->hangup = true;
+    loop_make_ready(&local->conn->source, NET_LOOK);
+}
+
+/* Watches the process that dialled. */
+static void watch_process(struct local *local)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    if (getsockopt(local->conn->source.descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+        peer.pid <= 0)
+        return;
+    local->process.on_ready = on_process_end;
+    local->process.descriptor = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+    if (local->process.descriptor >= 0 && !loop_watch(loop_of(local), &local->process, EPOLLIN)) {
+        close(local->process.descriptor);
+        local->process.descriptor = -1;
+    }
+}
+
 static struct local *local_create(struct env_conn *conn)
 {
     struct local *local = calloc(1, sizeof *local);
@@ -357,9 +423,17 @@ static struct local *local_create(struct env_conn *conn)
         return NULL;
     local->conn = conn;
     local->memory.descriptor = -1;
+    local->process.descriptor = -1;
     local->same_user = is_same_user(conn->source.descriptor);
     conn->local = local;
     return local;
+}
+
+static void unwatch_process(struct local *local)
+{
+    loop_unwatch(&local->process);
+    close(local->process.descriptor);
+    local->process.descriptor = -1;
 }
 
 void local_free(struct env_conn *conn, bool keep_mapping)
@@ -374,6 +448,12 @@ void local_free(struct env_conn *conn, bool keep_mapping)
     }
     if (list_is_linked(&local->hot_link))
         list_remove(&local->hot_link);
+    if (local->process.descriptor >= 0) {
+        if (keep_mapping) /* the epoll is the parent's */
+            close(local->process.descriptor);
+        else
+            unwatch_process(local);
+    }
     if (local->memory.at != NULL && !keep_mapping)
         env_memory_close(conn->source.loop->env, &local->memory);
     conn->local = NULL;
@@ -470,6 +550,7 @@ static int take_rings(struct env_conn *conn)
     if (local->memory.size != sizeof(struct rings))
         return -1;
     set_rings(local, false);
+    watch_process(local);
     return 1;
 }
 

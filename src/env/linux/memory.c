@@ -342,19 +342,3 @@ enum snow_status env_memory_populate(struct env *env, struct env_memory *memory,
     memory->page_size = state->large > state->small ? STEP_SIZE : page_size();
     return SNOW_OK;
 }
-
-/* ---- copying -------------------------------------------------------------------------------- */
-
-bool env_copy(struct env_loop *loop, struct env_copy *copy)
-{
-    (void)loop;
-    if (copy->size > 0)
-        memcpy(copy->to, copy->from, copy->size);
-    copy->private_state = NULL;
-    return true;
-}
-
-void env_copy_cancel(struct env_copy *copy)
-{
-    ASSERT(copy->private_state == NULL); /* it was done when it was started */
-}

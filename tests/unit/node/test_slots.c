@@ -76,10 +76,10 @@ static void a_written_slot_survives_and_others_do_not(void **state)
     struct wire_write_item closed = item_of(3, 12, "closed");
 
     assert_int_equal(slots_begin(&fixture->slots, &written), SNOW_OK);
-    slots_seal(&fixture->slots, 1, 77);
+    slots_seal(&fixture->slots, 1, 77, true);
     assert_int_equal(slots_begin(&fixture->slots, &writing), SNOW_OK);
     assert_int_equal(slots_begin(&fixture->slots, &closed), SNOW_OK);
-    slots_seal(&fixture->slots, 3, 78);
+    slots_seal(&fixture->slots, 3, 78, true);
     assert_int_equal(slots_close(&fixture->slots, 3, 12), 12);
     assert_null(slots_check(&fixture->slots));
     uint64_t incarnation = fixture->slots.header->incarnation;
@@ -110,7 +110,7 @@ static void a_damaged_slot_is_dropped(void **state)
             continue;
         item.gen++;
         assert_int_equal(slots_begin(&fixture->slots, &item), SNOW_OK);
-        slots_seal(&fixture->slots, 5, 1);
+        slots_seal(&fixture->slots, 5, 1, true);
         ((uint8_t *)&fixture->slots.table[5])[byte] ^= 0x41;
         reopen(fixture);
         assert_int_equal(fixture->slots.table[5].state, WIRE_SLOT_FREE);
@@ -127,7 +127,7 @@ static void a_long_key_lies_behind_the_object(void **state)
     key[4096] = 0;
     item = item_of(0, 1, key);
     assert_int_equal(slots_begin(&fixture->slots, &item), SNOW_OK);
-    slots_seal(&fixture->slots, 0, 0);
+    slots_seal(&fixture->slots, 0, 0, true);
     reopen(fixture);
     assert_true(bytes_equal(slots_key(&fixture->slots, 0), bytes_of_string(key)));
     assert_memory_equal(fixture->slots.data.at + 1000, key, 4096);
@@ -158,7 +158,7 @@ static void slots_without_their_data_are_given_up(void **state)
     char path[128];
 
     assert_int_equal(slots_begin(&fixture->slots, &item), SNOW_OK);
-    slots_seal(&fixture->slots, 1, 77);
+    slots_seal(&fixture->slots, 1, 77, true);
     uint64_t incarnation = fixture->slots.header->incarnation;
 
     snprintf(path, sizeof(path), "%s/data-0", fixture->dir);
@@ -176,7 +176,7 @@ static void a_slot_with_an_impossible_key_is_dropped(void **state)
 
     assert_int_equal(slots_begin(&fixture->slots, &item), SNOW_OK);
     fixture->slots.table[1].key_length = LIMIT_KEY_SIZE + 1;
-    slots_seal(&fixture->slots, 1, 77);
+    slots_seal(&fixture->slots, 1, 77, true);
     reopen(fixture);
     assert_int_equal(fixture->slots.table[1].state, WIRE_SLOT_FREE);
     assert_int_equal(fixture->slots.dropped, 1);
