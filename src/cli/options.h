@@ -37,6 +37,9 @@ struct replay_options {
 #undef OPTION
 };
 
+/* Choices of `bench`: enum snow_transport, and these. */
+enum bench_op { BENCH_ANY, BENCH_PUT, BENCH_GET, BENCH_EXISTS, BENCH_MEMCPY, BENCH_RING };
+
 struct bench_options {
 #define OPTION OPTION_FIELD
 #include "cli/bench_options.def"

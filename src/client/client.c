@@ -17,6 +17,11 @@
 
 /* ---- counters ------------------------------------------------------------------------------- */
 
+const struct rpc *client_rpc(const struct client *client)
+{
+    return client->rpc;
+}
+
 const uint64_t *client_metrics(const struct client *client)
 {
     return client->counters;

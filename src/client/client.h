@@ -61,6 +61,9 @@ void client_destroy(struct client *client);
  * failed; *reason (may be ""; until the next turn) is what the master said. */
 enum snow_status client_link_status(const struct client *client, const char **reason);
 
+/* Its endpoint: whose counters tell what went over its connections. */
+const struct rpc *client_rpc(const struct client *client);
+
 /* Counters of client_metrics.def, in its order. */
 const uint64_t *client_metrics(const struct client *client);
 uint32_t client_metric_count(void);

@@ -22,7 +22,8 @@ void env_signals_unwatch(struct env_signals *signals);
 /* A child process that runs this binary again with other arguments. */
 struct env_child {
     int pid;
-    int output; /* descriptor: its standard output, for the parent to read */
+    int output;       /* descriptor: its standard output, for the parent to read */
+    bool with_errors; /* in: its standard error goes there too */
 };
 /* argv[0] is ignored (this binary is run); argv ends with NULL.  The child dies with the thread
  * that started it: start children from the main thread. */
@@ -32,6 +33,9 @@ ssize_t env_child_read(struct env_child *child, void *to, size_t size);
 /* Waits for its end and returns its exit status (128 + signal when a signal ended it). */
 int env_child_wait(struct env_child *child);
 void env_child_kill(struct env_child *child, int signal_number);
+/* CPU nanoseconds that it has used so far, and bytes of it that are in memory now; 0: not known. */
+uint64_t env_child_cpu_ns(const struct env_child *child);
+uint64_t env_child_resident_bytes(const struct env_child *child);
 
 /* In the child of a fork: closes the descriptors of a loop that the parent goes on with, without a
  * word to its peers.  Then the child may destroy what it has of it. */
@@ -60,5 +64,29 @@ bool env_is_terminal(int descriptor);
 /* Bytes of this process that are in memory now, and CPU nanoseconds it has used. */
 uint64_t env_resident_bytes(void);
 uint64_t env_cpu_ns(void);
+
+/* Bytes of the largest cache; a guess where the kernel does not tell. */
+uint64_t env_cache_bytes(void);
+
+/* ---- plain sockets ---- */
+
+/* For the limit programs of `bench` alone: one system call each, over loopback. */
+MUST_CHECK enum snow_status env_raw_listen(char *address, size_t size, int *listener);
+/* Wait until there is a connection; its descriptor, or -1. */
+int env_raw_accept(int listener, const struct env_socket_options *options);
+int env_raw_dial(const char *address, const struct env_socket_options *options);
+/* Bytes; 0: none now (receive with wait: waits for some); -1: the end, or an error. */
+ssize_t env_raw_send(int descriptor, const struct iovec *iov, int count);
+ssize_t env_raw_receive(int descriptor, const struct iovec *iov, int count, bool wait);
+void env_raw_close(int descriptor);
+
+/* What is waited for; afterwards: what can be done. */
+struct env_raw_want {
+    int descriptor;
+    bool receive;
+    bool send;
+};
+#define ENV_RAW_WANTS_MAX 128u
+bool env_raw_wait(struct env_raw_want *wants, uint32_t count);
 
 #endif

@@ -85,14 +85,15 @@ void env_signals_unwatch(struct env_signals *signals)
 /* ---- children ------------------------------------------------------------------------------- */
 
 /* In the child, between fork and exec: only calls that are safe there. */
-static _Noreturn void become(char *const argv[], int output, pid_t parent)
+static _Noreturn void become(char *const argv[], int output, bool with_errors, pid_t parent)
 {
     sigset_t none;
 
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent && dup2(output, STDOUT_FILENO) >= 0)
+    if (getppid() == parent && dup2(output, STDOUT_FILENO) >= 0 &&
+        (!with_errors || dup2(output, STDERR_FILENO) >= 0))
         execv("/proc/self/exe", argv);
     _exit(127);
 }
@@ -107,7 +108,7 @@ enum snow_status env_child_start(char *const argv[], struct env_child *child)
     pid_t pid = fork();
 
     if (pid == 0)
-        become(argv, ends[1], parent);
+        become(argv, ends[1], child->with_errors, parent);
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);
@@ -149,8 +150,6 @@ void env_child_kill(struct env_child *child, int signal_number)
     kill(child->pid, signal_number);
 }
 
-/* ---- about ourselves ------------------------------------------------------------------------ */
-
 void env_process_name(char *name, size_t size)
 {
     char host[64] = "";
@@ -172,12 +171,25 @@ bool env_is_terminal(int descriptor)
     return isatty(descriptor) == 1;
 }
 
-uint64_t env_resident_bytes(void)
+uint64_t env_child_cpu_ns(const struct env_child *child)
+{
+    struct timespec used;
+    clockid_t clock;
+
+    if (clock_getcpuclockid(child->pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return 0;
+    return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
+/* ---- about ourselves ------------------------------------------------------------------------ */
+
+/* Of a file statm in /proc. */
+static uint64_t resident_bytes(const char *path)
 {
     char text[128];
     unsigned long long all = 0;
     unsigned long long resident = 0;
-    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = file < 0 ? -1 : read(file, text, sizeof text - 1);
 
     if (file >= 0)
@@ -190,10 +202,47 @@ uint64_t env_resident_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+uint64_t env_resident_bytes(void)
+{
+    return resident_bytes("/proc/self/statm");
+}
+
+uint64_t env_child_resident_bytes(const struct env_child *child)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/statm", child->pid);
+    return resident_bytes(path);
+}
+
 uint64_t env_cpu_ns(void)
 {
     struct timespec used;
 
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
+uint64_t env_cache_bytes(void)
+{
+    uint64_t largest = 32 * MIB;
+    char text[32];
+    char path[80];
+
+    for (int i = 0; i < 8; i++) {
+        unsigned long long kib = 0;
+
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t got = file < 0 ? -1 : read(file, text, sizeof text - 1);
+
+        if (file >= 0)
+            close(file);
+        if (got <= 0)
+            continue;
+        text[got] = 0;
+        if (sscanf(text, "%lluK", &kib) == 1 && kib * KIB > largest)
+            largest = kib * KIB;
+    }
+    return largest;
 }

@@ -1,0 +1,92 @@
+"""`snowskin bench`: rows as machines and people read them, on real processes."""
+
+import json
+import unittest
+
+from cluster import TEST_DEADLINE_S, Case, Process, run
+
+QUICK = ("--rounds", "3", "--window", "20ms", "--warm", "20ms", "--objects", "2000")
+FIELDS = {"op", "size", "batch", "threads", "transport", "depth", "items_per_s", "bytes_per_s",
+          "p50_us", "p99_us", "limit", "limit_per_s", "ratio", "limit_p50_us", "latency_ratio",
+          "server_ns_per_key", "table_ns_per_key"}
+
+
+class Bench(Case):
+    def rows(self, *options):
+        status, output, errors = run("bench", "--json", *QUICK, *options, timeout=TEST_DEADLINE_S)
+        self.assertEqual(status, 0, errors)
+        rows = [json.loads(line) for line in output.splitlines()]
+        for row in rows:
+            self.assertLessEqual(FIELDS, set(row))
+            self.assertGreater(row["items_per_s"], 0)
+            self.assertLessEqual(row["items_per_s_min"], row["items_per_s_max"])
+            self.assertLessEqual(row["p50_us"], row["p99_us"])
+        return rows
+
+    def test_every_operation_has_a_limit_that_says_as_much(self):
+        for op, size in (("get", "64KiB"), ("put", "4KiB"), ("put", "64KiB")):
+            with self.subTest(op=op, size=size):
+                row, = self.rows("--op", op, "--size", size, "--transport", "tcp")
+                self.assertEqual((row["op"], row["limit"]), (op, "raw tcp"))
+                self.assertGreater(row["limit_per_s"], 0)
+                self.assertAlmostEqual(row["limit_wire_bytes"] / row["wire_bytes"], 1, delta=0.01)
+
+    def test_exists_tells_what_a_key_costs_the_master(self):
+        row, = self.rows("--op", "exists", "--batch", "128", "--depth", "16", "--transport",
+                         "tcp")
+        self.assertEqual(row["depth"], 16)
+        self.assertGreater(row["server_ns_per_key"], 0)
+        self.assertGreater(row["table_ns_per_key"], 0)
+
+    def test_within_the_host_memory_is_the_limit(self):
+        row, = self.rows("--op", "get", "--size", "64KiB", "--transport", "shm")
+        self.assertEqual((row["transport"], row["limit"]), ("shm", "memcpy"))
+        row, = self.rows("--op", "exists", "--batch", "128", "--transport", "shm")
+        self.assertEqual(row["limit"], "ring")
+
+    def test_a_row_of_its_own(self):
+        row, = self.rows("--op", "get", "--size", "10000", "--batch", "3", "--threads", "2")
+        self.assertEqual((row["size"], row["batch"], row["threads"]), (10000, 3, 2))
+        row, = self.rows("--op", "put", "--size", "9MiB", "--batch", "2", "--depth", "2",
+                         "--copies", "2")
+        self.assertEqual((row["depth"], row["copies"]), (2, 2))
+
+    def test_memory_has_no_limit_above_it(self):
+        for row in self.rows("--op", "memcpy", "--size", "64KiB"):
+            self.assertIsNone(row["limit"])
+            self.assertIsNone(row["ratio"])
+
+    def test_against_a_running_cluster(self):
+        cluster = Process("dev", "--master-listen", "127.0.0.1:0", "--memory", "512MiB",
+                          expect="ready")
+        row, = self.rows("--op", "get", "--size", "64KiB", "--transport", "tcp", "--master",
+                         cluster.address)
+        self.assertGreater(row["ratio"], 0)
+        status, output, errors = run("ls", "--master", cluster.address, "--json")
+        self.assertEqual((status, output.strip()), (0, b""), errors)
+        cluster.stop()
+
+    def test_a_table_for_people(self):
+        status, output, errors = run("bench", *QUICK, "--op", "get", "--size", "4KiB")
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn(b"get 4.0 KiB x 128, tcp", output)
+        self.assertIn(b"ratio", output)
+
+    def test_what_it_can_not_measure(self):
+        for options, text in ((("nothing",), "nothing: measures nothing"),
+                              (("--op", "fly"), "op"),
+                              (("--op", "get", "--copies", "2"), "there is no such row"),
+                              (("--op", "memcpy", "--depth", "4"), "there is no such row")):
+            with self.subTest(options=options):
+                status, _, errors = run("bench", *options)
+                self.assertEqual(status, 2, errors)
+                self.assertIn(text, errors)
+
+    def test_the_table_alone(self):
+        status, output, errors = run("bench", "core", "--objects", "20000", "--json")
+        self.assertEqual(status, 0, errors)
+        self.assertGreater(json.loads(output)["keys_per_s"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
