@@ -408,8 +408,9 @@ static void test_holds(void **state)
     put(world, small.session, "e", PAGE);
     assert_int_equal(lookup_status(world, small.session, "a0"), SNOW_NOT_FOUND);
     /* They end with their session. */
-    assert_int_equal(lookup_send(world, small.session, 3, flags, (const char *[]){"e"}, 1)->lease_ms,
-                     UINT32_MAX);
+    assert_int_equal(
+        lookup_send(world, small.session, 3, flags, (const char *[]){"e"}, 1)->lease_ms,
+        UINT32_MAX);
     world_step(world, &(struct core_input){.kind = CORE_SESSION_BREAK, .from = small.session});
     world_live(world, 30 * NS_PER_S);
     assert_int_equal(world_metric(world, "leased_bytes"), 0);
