@@ -21,6 +21,7 @@
 #define LIMIT_REPLICAS 8u                     /* copies of an object */
 #define LIMIT_PARTS 16u                       /* extents of a replica */
 #define LIMIT_ITEM_BUFFERS 65536u             /* buffers of one item of a call */
+#define LIMIT_QUEUE_ITEMS (1u << 20)          /* of one queue: under way, or not taken */
 #define LIMIT_DEPTH 0x7fffffffu               /* position along a chain; one above = unknown */
 
 /* Frames (wire). */

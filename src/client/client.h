@@ -14,7 +14,7 @@
  *       on_item, where it is set, tells of items on the way: the item has its status then, and its
  *       memory is the owner's.  Items of which it has not told have theirs at the end.
  *   C4  An item is answered by the first truth: what an earlier answer settled is not asked again.
- * Threads.  All on the loop.  client/wait.c puts blocking calls above it.
+ * Threads.  All on the loop.  client/wait.c and queue.c put calls from any thread above it.
  *
  * The items of snowskin.h are used as they are: outputs are set in place. */
 #ifndef CLIENT_CLIENT_H
