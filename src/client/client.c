@@ -375,7 +375,7 @@ bool client_places_check(const struct wire_place *places, uint32_t count, uint64
     uint32_t parts[LIMIT_REPLICAS] = {0};
 
     *replicas = 0;
-    if (count > LIMIT_REPLICAS * LIMIT_PARTS)
+    if (count > LIMIT_EXTENTS)
         return false;
     for (uint32_t i = 0; i < count; i++) {
         const struct wire_place *place = &places[i];

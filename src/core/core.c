@@ -47,6 +47,10 @@ enum snow_status core_create(const struct core_options *options, const struct co
 
     if (core == NULL)
         return SNOW_NO_MEMORY;
+    /* Replies are cut into frames by these. */
+    ASSERT(wire_place_size_min(WIRE_VERSION) <= CORE_PLACE_BYTES &&
+           wire_found_size_min(WIRE_VERSION) <= CORE_ROW_BYTES &&
+           wire_put_grant_size_min(WIRE_VERSION) <= CORE_ROW_BYTES);
     core->options = *options;
     core->cluster = start->cluster;
     core->adopts_strangers = start->adopts_strangers;

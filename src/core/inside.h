@@ -72,7 +72,9 @@ bool core_part_find(const struct core *core, uint32_t number, uint32_t segment, 
 enum access { ACCESS_NONE, ACCESS_SUSPECT, ACCESS_NOW };
 /* The best access to a whole replica that there is now. */
 enum access core_object_access(const struct core *core, uint32_t number);
-enum access core_replica_access(const struct core *core, uint32_t number, uint8_t replica);
+/* The access to each replica: NONE unless all its parts are there. */
+void core_replica_accesses(const struct core *core, uint32_t number,
+                           enum access accesses[LIMIT_REPLICAS]);
 uint32_t core_replica_count(const struct core *core, uint32_t number); /* whole ones, any access */
 uint64_t core_object_bytes(const struct core *core, uint32_t number);  /* of its parts */
 
@@ -127,7 +129,7 @@ uint64_t core_closing_age_ns(const struct core *core);
  * without its bytes and lists, and of a place. */
 #define CORE_REPLY_BYTES 64u
 #define CORE_ROW_BYTES 40u
-#define CORE_PLACE_BYTES 49u
+#define CORE_PLACE_BYTES 53u
 
 struct request *core_request_open(struct core *core, const struct core_input *input,
                                   uint32_t session, uint32_t items);
@@ -192,6 +194,23 @@ const char *core_room_reason(struct core *core, const struct request *request, u
 /* Its open writes fill their share: some have to end before it gets that many bytes more. */
 bool core_session_is_full(const struct core *core, const struct session *session, uint64_t bytes);
 
+/* ---- widen.c: runs made of neighbours ---- */
+
+/* Evicts a window of neighbours in which an object of that many bytes, or a good part of it, will
+ * fit.  False: there is none, or it is too early to look again. */
+bool core_widen(struct core *core, struct segment *segment, uint64_t bytes);
+
+/* Bytes of a segment that can not be evicted now. */
+struct blockers {
+    uint64_t leased_bytes;
+    uint64_t pinned_bytes;
+    uint64_t writing_bytes;
+    uint64_t closing_bytes;
+    bool whole; /* all of the segment was looked at */
+};
+void core_widen_blockers(const struct core *core, const struct segment *segment,
+                         struct blockers *blockers);
+
 /* ---- grow.c: memory that nodes commit as it is needed ---- */
 
 /* There is more of it than is ready, and it is of use: the bytes, or the slots that are lacking. */
@@ -211,7 +230,6 @@ void core_lease_return(struct core *core, const struct wire_lease_return_msg *me
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
 bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth);
 void core_read_free(struct core *core, struct read *read);
-void core_holds_free(struct core *core, struct session *session);
 uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes);
 /* Places of all parts of an open write, sealed for writing. */
 void core_grant_places(struct core *core, uint32_t number, struct wire_place **places,

@@ -54,7 +54,7 @@ static void recovering_remove(struct core *core, uint32_t number)
 /* A part of an object that somebody completed: no generation that this core has yet to give. */
 static bool row_is_whole(const struct core *core, const struct wire_inventory_row *row)
 {
-    if (row->state != WIRE_SLOT_WRITTEN || row->parts < 1 || row->parts > LIMIT_PARTS ||
+    if (row->state != WIRE_SLOT_WRITTEN || row->parts < 1 || row->parts > LIMIT_EXTENTS ||
         row->part >= row->parts || row->replica >= LIMIT_REPLICAS || row->gen == 0 ||
         row->gen > WIRE_GEN(core->term, core->next_counter) || row->tenant != CORE_TENANT ||
         row->object_size > LIMIT_OBJECT_SIZE || row->object_offset > row->object_size ||

@@ -266,7 +266,7 @@ static bool tiles(const struct part *before, const struct part *after)
 
 enum snow_status core_part_add(struct core *core, uint32_t number, const struct part *part)
 {
-    struct part all[LIMIT_PARTS * LIMIT_REPLICAS];
+    struct part all[LIMIT_EXTENTS];
     uint32_t known = core_part_count(core, number);
     uint64_t size = core_object(core, number)->size;
     uint32_t count = 0;
@@ -288,7 +288,7 @@ enum snow_status core_part_add(struct core *core, uint32_t number, const struct 
         if (other.replica < part->replica || (same && other.part < part->part))
             at = count;
     }
-    if (count == LIMIT_PARTS * LIMIT_REPLICAS)
+    if (count == LIMIT_EXTENTS)
         return SNOW_INVALID;
     memmove(&all[at + 1], &all[at], (count - at) * sizeof(all[0]));
     all[at] = *part;
@@ -343,50 +343,54 @@ static enum access segment_access(const struct core *core, uint16_t index)
     }
 }
 
-enum access core_replica_access(const struct core *core, uint32_t number, uint8_t replica)
+void core_replica_accesses(const struct core *core, uint32_t number,
+                           enum access accesses[LIMIT_REPLICAS])
 {
     uint32_t count = core_part_count(core, number);
-    enum access worst = ACCESS_NOW;
-    uint32_t found = 0;
-    uint32_t wanted = 1;
+    uint32_t missing[LIMIT_REPLICAS] = {0}; /* parts; those that are never met: all of one */
 
+    for (uint32_t replica = 0; replica < LIMIT_REPLICAS; replica++)
+        accesses[replica] = ACCESS_NONE;
     for (uint32_t i = 0; i < count; i++) {
         struct part part = core_part_at(core, number, i);
-
-        if (part.replica != replica)
-            continue;
         enum access access = part.present ? segment_access(core, part.segment) : ACCESS_NONE;
 
-        found++;
-        wanted = part.parts;
-        if (access < worst)
-            worst = access;
+        if (missing[part.replica] == 0) {
+            missing[part.replica] = part.parts + 1u;
+            accesses[part.replica] = ACCESS_NOW;
+        }
+        missing[part.replica]--;
+        if (access < accesses[part.replica])
+            accesses[part.replica] = access;
     }
-    return found == wanted ? worst : ACCESS_NONE;
+    for (uint32_t replica = 0; replica < LIMIT_REPLICAS; replica++) {
+        if (missing[replica] > 1)
+            accesses[replica] = ACCESS_NONE;
+    }
 }
 
 enum access core_object_access(const struct core *core, uint32_t number)
 {
     const struct object *object = core_object(core, number);
+    enum access accesses[LIMIT_REPLICAS];
     enum access best = ACCESS_NONE;
 
     if ((object->flags & OBJECT_SPREAD) == 0)
         return object->place == SPACE_NONE ? ACCESS_NONE : segment_access(core, object->segment);
-    for (uint8_t replica = 0; replica < LIMIT_REPLICAS && best < ACCESS_NOW; replica++) {
-        enum access access = core_replica_access(core, number, replica);
-
-        if (access > best)
-            best = access;
-    }
+    core_replica_accesses(core, number, accesses);
+    for (uint32_t replica = 0; replica < LIMIT_REPLICAS; replica++)
+        best = accesses[replica] > best ? accesses[replica] : best;
     return best;
 }
 
 uint32_t core_replica_count(const struct core *core, uint32_t number)
 {
+    enum access accesses[LIMIT_REPLICAS];
     uint32_t whole = 0;
 
-    for (uint8_t replica = 0; replica < LIMIT_REPLICAS; replica++)
-        whole += core_replica_access(core, number, replica) != ACCESS_NONE;
+    core_replica_accesses(core, number, accesses);
+    for (uint32_t replica = 0; replica < LIMIT_REPLICAS; replica++)
+        whole += accesses[replica] != ACCESS_NONE;
     return whole;
 }
 
@@ -410,8 +414,8 @@ void core_parts_drop(struct core *core, uint32_t number)
 
 enum snow_status core_parts_split(struct core *core, uint32_t number, uint16_t mask)
 {
-    struct part kept[LIMIT_PARTS * LIMIT_REPLICAS];
-    struct part gone[LIMIT_PARTS * LIMIT_REPLICAS];
+    struct part kept[LIMIT_EXTENTS];
+    struct part gone[LIMIT_EXTENTS];
     uint32_t count = core_part_count(core, number);
     uint32_t kept_count = 0;
     uint32_t gone_count = 0;

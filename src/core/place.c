@@ -4,8 +4,9 @@
  *           die together; yet all nodes are to be filled alike.
  * Idea.     The objects of a request go to one segment until 64 MiB, then to the next: the better
  *           of two random candidates.  An object goes into one extent when it can, else into
- *           pieces of that segment; into pieces of several only when it is larger than one.
- *           Copies go to different nodes, and to different hosts when there are enough.
+ *           pieces of that segment; into pieces of several when it is larger than one.  One of more
+ *           than 64 MiB is striped over several nodes that have room.  Copies go to different
+ *           nodes, and to different hosts when there are enough.
  * Threads.  The core's own. */
 #include "core/inside.h"
 
@@ -13,6 +14,8 @@
 
 #define REQUEST_SHARE (64 * MIB)
 #define PIECE_MIN (64 * KIB)
+#define PIECE_MORE MIB /* beyond LIMIT_PARTS, an object may have one piece more for each of these */
+#define STRIPE_TRIES 4u
 #define NEARLY_FULL 50u /* per mille of a segment that is free */
 
 bool core_segment_open(const struct core *core, const struct segment *segment)
@@ -129,19 +132,8 @@ static struct segment *better(struct core *core, struct segment *a, struct segme
     return a_age >= b_age ? a : b;
 }
 
-static struct segment *choose(struct core *core, const struct request *request,
-                              const struct choice *choice)
+static struct segment *better_of_two(struct core *core, const struct choice *choice)
 {
-    bool first = choice->taken_count == 0;
-    uint16_t kept = first ? request->segment : request->lacking;
-
-    if (kept != UINT16_MAX && (first ? request->placed < REQUEST_SHARE : !request->lacking_first) &&
-        may_serve(core, choice, core->segments[kept]))
-        return core->segments[kept];
-    struct segment *named = named_segment(core, choice);
-
-    if (named != NULL)
-        return named;
     struct segment *one = random_segment(core, choice);
 
     if (core->segment_count < 2 || one == NULL)
@@ -153,6 +145,20 @@ static struct segment *choose(struct core *core, const struct request *request,
                : one;
 }
 
+static struct segment *choose(struct core *core, const struct request *request,
+                              const struct choice *choice)
+{
+    bool first = choice->taken_count == 0;
+    uint16_t kept = first ? request->segment : request->lacking;
+
+    if (kept != UINT16_MAX && (first ? request->placed < REQUEST_SHARE : !request->lacking_first) &&
+        may_serve(core, choice, core->segments[kept]))
+        return core->segments[kept];
+    struct segment *named = named_segment(core, choice);
+
+    return named != NULL ? named : better_of_two(core, choice);
+}
+
 /* ---- taking ---- */
 
 /* What is to be placed. */
@@ -160,6 +166,8 @@ struct load {
     uint64_t size; /* bytes of the object */
     uint64_t tail; /* bytes of a long key, in the extent of part 0 */
     uint32_t owner;
+    uint32_t parts_max; /* of one replica */
+    uint32_t width;     /* nodes that it is striped over; 1: it is not */
 };
 
 static uint64_t key_tail(const struct wire_put_item *item)
@@ -206,7 +214,7 @@ static bool take_one(struct core *core, struct segment *segment, uint64_t size, 
 static uint64_t take_pieces(struct core *core, struct segment *segment, uint64_t left,
                             const struct load *load, struct part *parts, uint32_t *count)
 {
-    while (left > 0 && *count < LIMIT_PARTS) {
+    while (left > 0 && *count < load->parts_max) {
         uint64_t tail = *count == 0 ? load->tail : 0;
         uint64_t run = space_largest_run(segment->space) / SPACE_ALIGN * SPACE_ALIGN;
         uint64_t piece = run < left + tail ? run : left + tail;
@@ -221,11 +229,64 @@ static uint64_t take_pieces(struct core *core, struct segment *segment, uint64_t
     return left;
 }
 
+/* A part of a replica that is striped: on a node that has no other part of the object.  Adds to
+ * parts; false: no such node has room for it. */
+static bool take_stripe(struct core *core, const struct choice *choice, uint64_t size,
+                        const struct load *load, struct part *parts, uint32_t *count)
+{
+    struct choice others = *choice;
+    struct load stripe = *load;
+
+    others.taken_count += *count; /* the parts of this replica stand behind those of the others */
+    for (uint32_t try = 0; try < STRIPE_TRIES; try++) {
+        struct segment *segment = better_of_two(core, &others);
+        uint32_t before = *count;
+
+        if (segment == NULL)
+            return false;
+        if (*count > 0)
+            stripe.tail = 0;
+        if (take_one(core, segment, size, stripe.tail, load->owner, &parts[*count])) {
+            (*count)++;
+            return true;
+        }
+        if (take_pieces(core, segment, size, &stripe, parts, count) == 0)
+            return true;
+        core_place_undo(core, &parts[before], *count - before);
+        *count = before;
+    }
+    return false;
+}
+
+/* Parts of equal size on several nodes; false: not all of them have room. */
+static bool take_stripes(struct core *core, const struct choice *choice, const struct load *load,
+                         struct part *parts, uint32_t *count)
+{
+    uint64_t stripe = (load->size / load->width + SPACE_ALIGN) / SPACE_ALIGN * SPACE_ALIGN;
+    uint64_t left = load->size;
+
+    *count = 0;
+    while (left > 0) {
+        uint64_t size = left < stripe ? left : stripe;
+
+        if (!take_stripe(core, choice, size, load, parts, count)) {
+            core_place_undo(core, parts, *count);
+            *count = 0;
+            return false;
+        }
+        left -= size;
+    }
+    core_count(core, CORE_METRIC_puts_striped, 1);
+    return true;
+}
+
 /* One replica: one extent of the chosen segment, else pieces of it, else pieces of others too. */
 static bool take_replica(struct core *core, struct segment *segment, const struct choice *choice,
                          const struct load *load, struct part *parts, uint32_t *count)
 {
     *count = 0;
+    if (load->width > 1 && take_stripes(core, choice, load, parts, count))
+        return true;
     if (take_one(core, segment, load->size, load->tail, load->owner, &parts[0])) {
         *count = 1;
         return true;
@@ -268,12 +329,58 @@ static void keep_segment(struct request *request, const struct segment *segment)
     request->segment = (uint16_t)segment->index;
 }
 
+/* Nodes that may take new objects. */
+static uint32_t open_nodes(const struct core *core)
+{
+    uint32_t count = 0;
+    uint32_t last = UINT32_MAX;
+
+    for (uint32_t i = 0; i < core->segment_count; i++) {
+        const struct segment *segment = core->segments[i]; /* those of a node are neighbours */
+
+        if (segment->node == last || !core_segment_open(core, segment))
+            continue;
+        last = segment->node;
+        count++;
+    }
+    return count;
+}
+
+/* Over how many nodes each copy is striped: one for each 64 MiB, as far as there are nodes for all
+ * copies. */
+static uint32_t width_of(const struct core *core, const struct wire_put_start_req *put,
+                         const struct wire_put_item *item)
+{
+    uint64_t width = (item->size + REQUEST_SHARE - 1) / REQUEST_SHARE;
+    uint64_t nodes;
+
+    if (width < 2 || put->segment.size > 0)
+        return 1;
+    nodes = open_nodes(core) / item->replicas;
+    if (width > nodes)
+        width = nodes;
+    return width < 1 ? 1 : width > LIMIT_PARTS ? LIMIT_PARTS : (uint32_t)width;
+}
+
+/* Pieces that a copy may have: more than a few only where each is large. */
+static uint32_t parts_max(uint64_t size, uint32_t replicas)
+{
+    uint64_t parts = LIMIT_PARTS + size / PIECE_MORE;
+    uint32_t share = LIMIT_EXTENTS / replicas;
+
+    return parts < share ? (uint32_t)parts : share;
+}
+
 enum snow_status core_place(struct core *core, struct request *request, uint32_t index,
                             uint32_t owner, struct part *parts, uint32_t *count)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
-    struct load load = {.size = item->size, .tail = key_tail(item), .owner = owner};
+    struct load load = {.size = item->size,
+                        .tail = key_tail(item),
+                        .owner = owner,
+                        .parts_max = parts_max(item->size, item->replicas),
+                        .width = width_of(core, put, item)};
     struct choice choice = {.taken = parts, .name = put->segment};
 
     *count = 0;

@@ -45,6 +45,11 @@ struct policy_ops {
     void (*come_back)(struct core *core, struct segment *segment, uint32_t object);
     /* The next to go, still in its list; 0: none. */
     uint32_t (*victim)(struct core *core, struct segment *segment);
+    /* The one that goes after that one, were that gone; 0: none, or it is not known. */
+    uint32_t (*after)(struct core *core, struct segment *segment, uint32_t object);
+    /* How much later than the next victim it would go: sums of it are compared, within one
+     * segment.  next: what victim answers, 0: none. */
+    uint64_t (*score)(struct core *core, uint32_t next, uint32_t object);
 };
 
 /* policy_lru.c, policy_fifo.c. */

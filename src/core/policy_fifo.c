@@ -61,6 +61,20 @@ static uint32_t fifo_victim(struct core *core, struct segment *segment)
     return segment->lists[0].old;
 }
 
+static uint32_t fifo_after(struct core *core, struct segment *segment, uint32_t object)
+{
+    (void)segment;
+    return core_object(core, object)->next;
+}
+
+static uint64_t fifo_score(struct core *core, uint32_t next, uint32_t object)
+{
+    uint64_t gen = core_object(core, object)->gen;
+    uint64_t first = next == 0 ? gen : core_object(core, next)->gen;
+
+    return gen > first ? gen - first : 0;
+}
+
 const struct policy_ops policy_fifo = {
     .name = "fifo",
     .insert = fifo_insert,
@@ -69,4 +83,6 @@ const struct policy_ops policy_fifo = {
     .leave = fifo_leave,
     .come_back = fifo_come_back,
     .victim = fifo_victim,
+    .after = fifo_after,
+    .score = fifo_score,
 };

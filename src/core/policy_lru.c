@@ -35,6 +35,18 @@ static uint32_t lru_victim(struct core *core, struct segment *segment)
     return segment->lists[0].old;
 }
 
+static uint32_t lru_after(struct core *core, struct segment *segment, uint32_t object)
+{
+    (void)segment;
+    return core_object(core, object)->next;
+}
+
+static uint64_t lru_score(struct core *core, uint32_t next, uint32_t object)
+{
+    return next == 0 ? 0
+                     : core_object(core, object)->last_touch - core_object(core, next)->last_touch;
+}
+
 const struct policy_ops policy_lru = {
     .name = "lru",
     .insert = lru_insert,
@@ -43,4 +55,6 @@ const struct policy_ops policy_lru = {
     .leave = lru_leave,
     .come_back = lru_insert,
     .victim = lru_victim,
+    .after = lru_after,
+    .score = lru_score,
 };

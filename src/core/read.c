@@ -8,10 +8,10 @@
  *           read finds the chain in it.
  * Invariants.
  *   L1  A lease ends by its expiry, its return, its session's end, or when pressure breaks it
- *       (counted).  A hold, which stands for views, ends only by its return or its session's end.
+ *       (counted).
  *   L2  object->leases = entries of leased reads that name it with its generation.
  *   L3  A session keeps at most LIMIT_READS_PER_SESSION reads, all together LIMIT_READ_ENTRIES
- *       entries; oldest go first.  Holds are apart, at most LIMIT_HOLDS_PER_SESSION.
+ *       entries; oldest go first.
  * Correctness does not rest on leases: readers are checked by generation (P1, P3).
  * Threads.  The core's own.   State.  Soft. */
 #include "core/inside.h"
@@ -75,14 +75,10 @@ static void end_lease(struct core *core, struct read *read)
 void core_read_free(struct core *core, struct read *read)
 {
     end_lease(core, read);
+    core->sessions[read->session]->read_count--;
+    core->read_entries -= read->count;
     list_remove(&read->of_session);
-    if (read->kind == LEASE_HOLD) {
-        core->sessions[read->session]->hold_count--;
-    } else {
-        core->sessions[read->session]->read_count--;
-        core->read_entries -= read->count;
-        list_remove(&read->of_core);
-    }
+    list_remove(&read->of_core);
     free(read->entries);
     free(read);
 }
@@ -107,64 +103,6 @@ static struct read *find_read(struct core *core, uint32_t session, uint64_t oper
             return read;
     }
     return NULL;
-}
-
-static struct list *holds_of(struct session *session, uint64_t operation)
-{
-    return &session->holds[operation % CORE_HOLD_LISTS];
-}
-
-static struct read *find_hold(struct core *core, uint32_t session, uint64_t operation)
-{
-    struct session *owner = core->sessions[session];
-
-    if (owner->holds == NULL)
-        return NULL;
-    list_each (holds_of(owner, operation), link, next) {
-        struct read *read = list_entry(link, struct read, of_session);
-
-        if (read->operation == operation)
-            return read;
-    }
-    return NULL;
-}
-
-/* NULL: no memory, or too many. */
-static struct read *open_hold(struct core *core, uint32_t session, uint64_t operation)
-{
-    struct session *owner = core->sessions[session];
-    struct read *read;
-
-    if (owner->hold_count >= LIMIT_HOLDS_PER_SESSION)
-        return NULL;
-    if (owner->holds == NULL) {
-        owner->holds = malloc(CORE_HOLD_LISTS * sizeof(*owner->holds));
-        for (uint32_t i = 0; i < CORE_HOLD_LISTS && owner->holds != NULL; i++)
-            list_init(&owner->holds[i]);
-    }
-    read = owner->holds == NULL ? NULL : calloc(1, sizeof(*read));
-    if (read == NULL)
-        return NULL;
-    read->operation = operation;
-    read->session = session;
-    read->kind = LEASE_HOLD;
-    read->sorted = true;
-    read->timer.on_event = on_lease_end;
-    list_push(holds_of(owner, operation), &read->of_session);
-    owner->hold_count++;
-    return read;
-}
-
-void core_holds_free(struct core *core, struct session *session)
-{
-    struct list_link *link;
-
-    for (uint32_t i = 0; i < CORE_HOLD_LISTS && session->holds != NULL; i++) {
-        while ((link = list_first(&session->holds[i])) != NULL)
-            core_read_free(core, list_entry(link, struct read, of_session));
-    }
-    free(session->holds);
-    session->holds = NULL;
 }
 
 static void drop_oldest(struct core *core, struct session *session)
@@ -208,7 +146,7 @@ static bool is_repeated(const struct read *read, uint32_t position, uint32_t cou
  * the read goes on without. */
 static bool reserve_entries(struct core *core, struct read *read, uint32_t count)
 {
-    while (read->kind != LEASE_HOLD && core->read_entries + count > LIMIT_READ_ENTRIES) {
+    while (core->read_entries + count > LIMIT_READ_ENTRIES) {
         struct read *oldest = list_entry(list_first(&core->reads), struct read, of_core);
 
         if (oldest == read)
@@ -250,16 +188,14 @@ static uint32_t take_lease(struct core *core, struct read *read, uint32_t first)
     read->bytes += bytes;
     session->leased_bytes += bytes;
     core->leased_bytes += bytes;
-    if (!list_is_linked(&read->by_age))
-        list_push(&core->leases[read->kind], &read->by_age);
-    core_count(core, CORE_METRIC_leases_granted, 1);
-    if (read->kind == LEASE_HOLD)
-        return UINT32_MAX;
     uint64_t lease_ns = core->options.lease_min_ns + read->bytes * LEASE_NS_PER_BYTE;
 
     if (lease_ns > core->options.lease_max_ns)
         lease_ns = core->options.lease_max_ns;
     wheel_arm(&core->wheel, &read->timer, core->now_ns + lease_ns);
+    if (!list_is_linked(&read->by_age))
+        list_push(&core->leases[read->kind], &read->by_age);
+    core_count(core, CORE_METRIC_leases_granted, 1);
     return (uint32_t)(lease_ns / NS_PER_MS);
 }
 
@@ -310,10 +246,12 @@ static void fill_place(const struct core *core, const struct object *object, uin
 /* Bits of the replicas with exactly this access. */
 static uint16_t replicas_with(const struct core *core, uint32_t number, enum access access)
 {
+    enum access accesses[LIMIT_REPLICAS];
     uint16_t mask = 0;
 
-    for (uint8_t replica = 0; replica < LIMIT_REPLICAS; replica++) {
-        if (core_replica_access(core, number, replica) == access)
+    core_replica_accesses(core, number, accesses);
+    for (uint32_t replica = 0; replica < LIMIT_REPLICAS; replica++) {
+        if (accesses[replica] == access)
             mask = (uint16_t)(mask | 1u << replica);
     }
     return mask;
@@ -408,8 +346,9 @@ static void guard_object(struct core *core, struct object *object, uint32_t guar
         object->guard = (uint32_t)until;
 }
 
-/* Places that a reply may hold beyond one replica of each key. */
-static uint32_t spare_places(uint32_t keys_count)
+/* Places that a reply may hold beyond one replica of LIMIT_PARTS parts of each key: for copies, and
+ * for replicas of more parts.  Below 0: it does not fit. */
+static int64_t spare_places(uint32_t keys_count)
 {
     uint32_t needed =
         CORE_REPLY_BYTES + keys_count * (CORE_ROW_BYTES + LIMIT_PARTS * CORE_PLACE_BYTES);
@@ -421,10 +360,13 @@ _Static_assert(CORE_REPLY_BYTES +
                        LIMIT_BATCH_ITEMS * (CORE_ROW_BYTES + LIMIT_PARTS * CORE_PLACE_BYTES) <=
                    LIMIT_BODY_SIZE,
                "one replica of every key of a batch fits in a reply");
+_Static_assert(CORE_REPLY_BYTES + CORE_ROW_BYTES + LIMIT_EXTENTS * CORE_PLACE_BYTES <=
+                   LIMIT_BODY_SIZE,
+               "and one object alone always does");
 
 /* Answers one key; returns its object, or 0. */
 static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup, uint32_t index,
-                        uint64_t hash, uint32_t *spare, struct wire_found *found)
+                        uint64_t hash, int64_t *spare, struct wire_found *found)
 {
     enum snow_status status;
     uint32_t number = readable_for(core, lookup->keys[index].key, hash, lookup->flags, &status);
@@ -440,9 +382,8 @@ static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
     found->size = object->size;
     found->flags = found_flags(object);
     if (lookup->flags & WIRE_LOOKUP_PLACES) {
-        read_places(core, number, LIMIT_PARTS + *spare, found);
-        if (found->places_count > LIMIT_PARTS)
-            *spare -= found->places_count - LIMIT_PARTS;
+        read_places(core, number, *spare < 0 ? 0 : (uint32_t)(LIMIT_PARTS + *spare), found);
+        *spare -= found->places_count > LIMIT_PARTS ? found->places_count - LIMIT_PARTS : 0;
     }
     if (lookup->flags & WIRE_LOOKUP_GUARD)
         guard_object(core, object, lookup->guard_ms);
@@ -453,8 +394,6 @@ static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
 /* The lease of a read that is asked again. */
 static uint32_t lease_left_ms(const struct core *core, const struct read *read)
 {
-    if (read->kind == LEASE_HOLD)
-        return list_is_linked(&read->by_age) ? UINT32_MAX : 0;
     if (!wheel_is_armed(&read->timer) || read->timer.at_ns <= core->now_ns)
         return 0;
     return (uint32_t)((read->timer.at_ns - core->now_ns) / NS_PER_MS);
@@ -465,16 +404,13 @@ static uint32_t remember(struct core *core, const struct wire_lookup_req *lookup
                          const uint32_t *numbers)
 {
     enum lease_kind kind = lookup->flags & WIRE_LOOKUP_PLACES ? LEASE_READ : LEASE_PROBE;
-    bool hold = (lookup->flags & WIRE_LOOKUP_HOLD) != 0;
-    struct read *read = hold ? find_hold(core, session, lookup->operation)
-                             : find_read(core, session, lookup->operation);
+    struct read *read = find_read(core, session, lookup->operation);
     bool further = read != NULL;
 
     if (further && is_repeated(read, lookup->position, lookup->keys_count))
         return lease_left_ms(core, read);
     if (read == NULL)
-        read = hold ? open_hold(core, session, lookup->operation)
-                    : open_read(core, session, lookup->operation, kind);
+        read = open_read(core, session, lookup->operation, kind);
     if (read == NULL || !reserve_entries(core, read, lookup->keys_count))
         return 0;
     uint32_t first = read->count;
@@ -487,16 +423,11 @@ static uint32_t remember(struct core *core, const struct wire_lookup_req *lookup
                                 .object = numbers[i],
                                 .position = (lookup->position + i) & 0x7fffffff};
     }
-    if (!hold)
-        core->read_entries += read->count - first;
+    core->read_entries += read->count - first;
     read->sorted = read->sorted && !further;
-    if ((lookup->flags & (WIRE_LOOKUP_LEASE | WIRE_LOOKUP_HOLD)) == 0 || read->count == first)
+    if ((lookup->flags & WIRE_LOOKUP_LEASE) == 0 || read->count == first)
         return 0;
-    uint32_t lease_ms = take_lease(core, read, first);
-
-    if (hold && !list_is_linked(&read->by_age))
-        core_read_free(core, read); /* above the session's bound: nothing is held */
-    return lease_ms;
+    return take_lease(core, read, first);
 }
 
 static void touch_found(struct core *core, const struct wire_lookup_req *lookup,
@@ -548,7 +479,7 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
     struct wire_lookup_rep *reply = core_out(core, 1, sizeof(*reply));
     uint32_t *numbers = core_out(core, lookup->keys_count, sizeof(*numbers));
     uint64_t *hashes = core_out(core, lookup->keys_count, sizeof(*hashes));
-    uint32_t spare = spare_places(lookup->keys_count);
+    int64_t spare = spare_places(lookup->keys_count);
 
     reply->items = core_out(core, lookup->keys_count, sizeof(*reply->items));
     reply->items_count = lookup->keys_count;
@@ -558,6 +489,10 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
         prefetch(core, lookup, at, hashes, numbers);
         if (i < lookup->keys_count)
             numbers[i] = look_up(core, lookup, i, hashes[i], &spare, &reply->items[i]);
+    }
+    if (spare < 0) { /* objects of very many parts: the client asks for fewer at a time */
+        core_fail(core, input->token, WIRE_lookup, SNOW_LIMIT);
+        return;
     }
     core_count(core, CORE_METRIC_keys_looked_up, lookup->keys_count);
     touch_found(core, lookup, numbers);
@@ -571,12 +506,9 @@ void core_lease_return(struct core *core, const struct wire_lease_return_msg *me
 {
     for (uint32_t i = 0; i < message->operations_count; i++) {
         struct read *read = find_read(core, session, message->operations[i].id);
-        struct read *hold = find_hold(core, session, message->operations[i].id);
 
         if (read != NULL)
             end_lease(core, read);
-        if (hold != NULL)
-            core_read_free(core, hold);
     }
 }
 

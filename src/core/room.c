@@ -24,7 +24,9 @@
 #define RATE_WINDOW_NS (100 * NS_PER_MS)
 #define BREAK_PROBES_NS (50 * NS_PER_MS)
 #define BREAK_READS_NS (500 * NS_PER_MS)
-#define REASON_SIZE 256u
+#define REASON_SIZE 384u
+#define LARGE (1 * MIB) /* objects that have neighbours go rather than whatever is next */
+#define SLOTS_FEW 3u    /* an extent may need so many */
 
 /* ---- the reserve ---- */
 
@@ -118,18 +120,22 @@ static bool evict_elsewhere(struct core *core, const struct segment *segment, ui
     return made;
 }
 
-/* Evicts for an object of that many bytes; wanted: what is wanted there in all. */
+/* Evicts for an object of that many bytes; wanted: what is wanted there in all.  A large object,
+ * or one that finds no run among enough free bytes, has neighbours go. */
 static bool make_room(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted)
 {
     uint64_t size = segment->size;
     uint64_t free_bytes = space_free_bytes(segment->space);
     uint64_t target = smaller(wanted, size);
+    bool fragmented = free_bytes >= target && segment->coming_bytes == 0;
+    bool large = bytes >= LARGE && free_bytes + segment->coming_bytes < target;
+    bool made = (fragmented || large) && bytes <= size && !core_segment_can_grow(segment) &&
+                space_slots_free(segment->space) >= SLOTS_FEW && core_widen(core, segment, bytes);
 
-    /* Enough bytes but no run that fits: more has to go. */
-    if (free_bytes >= target && segment->coming_bytes == 0)
+    /* Without such neighbours, or without slots, more goes in the policy's order. */
+    if (fragmented && !made)
         target = free_bytes + smaller(bytes, size);
-    bool made = evict(core, segment, target);
-
+    made = evict(core, segment, target) || made;
     return bytes > size ? evict_elsewhere(core, segment, bytes - size) || made : made;
 }
 
@@ -175,11 +181,31 @@ static bool want_in(struct core *core, struct waiter *waiter, struct segment *se
     return make_room(core, segment, waiter->bytes, segment->wanted_bytes);
 }
 
+/* A value and what replaces it that can not be there together: the old one goes before anything
+ * else does, if it may. */
+static void evict_replaced(struct core *core, const struct wire_put_item *item)
+{
+    uint64_t bytes = core_place_bytes(item) * item->replicas;
+
+    if ((item->flags & WIRE_PUT_REPLACE) == 0)
+        return;
+    struct key_hash key = core_key_hash(item->key);
+    uint32_t old = core_object_find(core, key.key, key.hash, OBJECT_READABLE);
+
+    if (old == 0 || (core_object(core, old)->flags & OBJECT_LISTED) == 0 ||
+        bytes + core_object_bytes(core, old) + core->hard_pinned_bytes <= core->pool_bytes)
+        return;
+    core_count(core, CORE_METRIC_replaced_first, 1);
+    core_close(core, old, CLOSE_EVICTED);
+}
+
 /* Chooses where the waiter's room is to come from and evicts there; false: no victim. */
 static bool want(struct core *core, struct waiter *waiter)
 {
     struct request *request = waiter->request;
     struct segment *segment = core_place_lacking(core, request);
+
+    evict_replaced(core, item_of(waiter));
 
     if (segment == NULL) {
         unwant(core, waiter);
@@ -213,6 +239,7 @@ static void refuse(struct core *core, struct request *request, uint32_t index, b
     struct segment *segment = core_place_lacking(core, request);
 
     /* The next attempt is to find room. */
+    evict_replaced(core, item);
     if (segment != NULL)
         make_room(core, segment, core_place_bytes(item),
                   segment->wanted_bytes + core_place_bytes(item));
@@ -361,6 +388,34 @@ void core_room_serve(struct core *core)
 
 /* ---- reasons ---- */
 
+/* There are bytes enough where it was to go. */
+static bool is_fragmented(const struct core *core, const struct request *request, uint32_t index)
+{
+    const struct wire_put_start_req *put = request->message;
+
+    if (request->lacking == UINT16_MAX ||
+        !core_segment_open(core, core->segments[request->lacking]))
+        return false;
+    return space_free_bytes(core->segments[request->lacking]->space) >=
+           core_place_bytes(&put->items[index]);
+}
+
+static void tell_fragments(const struct core *core, const struct segment *segment, char *text)
+{
+    struct blockers blockers;
+
+    core_widen_blockers(core, segment, &blockers);
+    snprintf(text, REASON_SIZE,
+             "fragmented: %llu bytes of a segment are free, the longest run is %llu; between them "
+             "%s%llu leased, %llu hard-pinned, %llu being written, %llu waiting for an "
+             "acknowledgement",
+             (unsigned long long)space_free_bytes(segment->space),
+             (unsigned long long)space_largest_run(segment->space),
+             blockers.whole ? "" : "at least ", (unsigned long long)blockers.leased_bytes,
+             (unsigned long long)blockers.pinned_bytes, (unsigned long long)blockers.writing_bytes,
+             (unsigned long long)blockers.closing_bytes);
+}
+
 const char *core_room_reason(struct core *core, const struct request *request, uint32_t index)
 {
     const struct wire_put_start_req *put = request->message;
@@ -378,9 +433,11 @@ const char *core_room_reason(struct core *core, const struct request *request, u
                  (unsigned long long)session->writing_bytes);
     else if (request->lacking != UINT16_MAX &&
              core_segment_open(core, core->segments[request->lacking]) &&
-             space_slots_free(core->segments[request->lacking]->space) == 0)
+             space_slots_free(core->segments[request->lacking]->space) < SLOTS_FEW)
         snprintf(text, REASON_SIZE, "all %u slots of a segment are taken: more of them are needed",
                  space_slot_count(core->segments[request->lacking]->space));
+    else if (is_fragmented(core, request, index))
+        tell_fragments(core, core->segments[request->lacking], text);
     else
         snprintf(text, REASON_SIZE,
                  "of %llu bytes: %llu free in runs that do not fit, %llu leased, %llu hard-pinned, "

@@ -197,8 +197,8 @@ struct read_entry {
 
 struct read {
     struct wheel_timer timer;    /* end of the lease */
-    struct list_link of_session; /* in session->reads, oldest first; a hold: in a list of holds */
-    struct list_link of_core;    /* in core->reads, oldest first; a hold is not */
+    struct list_link of_session; /* in session->reads, oldest first */
+    struct list_link of_core;    /* in core->reads, oldest first */
     struct list_link by_age;     /* in core->leases[kind], oldest first, while leased */
     uint64_t operation;
     uint64_t bytes;             /* leased */
@@ -210,10 +210,7 @@ struct read {
     bool sorted;
 };
 
-/* A hold (of views) ends when it is returned, or with its session; it is never broken. */
-enum lease_kind { LEASE_PROBE, LEASE_READ, LEASE_HOLD, LEASE_KINDS };
-
-#define CORE_HOLD_LISTS 256u
+enum lease_kind { LEASE_PROBE, LEASE_READ, LEASE_KINDS };
 
 /* ---- sessions, nodes, segments ---- */
 
@@ -222,8 +219,6 @@ struct session {
     struct list writes;
     struct list reads;
     struct list requests;
-    struct list *holds; /* CORE_HOLD_LISTS of struct read, by operation; NULL: none yet */
-    uint32_t hold_count;
     struct list room; /* put items that wait for its own open writes to end, in order */
     uint64_t id;
     uint64_t writing_bytes;
@@ -288,13 +283,14 @@ struct segment {
     uint64_t rate;          /* bytes granted a second, smoothed */
     uint64_t rate_bytes;    /* granted since rate_since_ns */
     uint64_t rate_since_ns;
-    uint32_t index;       /* in core->segments */
-    uint32_t on_node;     /* index on the node */
-    uint32_t node;        /* index in core->nodes */
-    uint32_t drop_cursor; /* DEAD: next slot to look at */
-    bool dropping;        /* DEAD: its extents are being dropped in steps */
-    bool told;            /* its inventory is complete */
-    uint32_t told_slots;  /* from slot 0 on, since the mount */
+    uint64_t widen_after_ns; /* no window of neighbours is looked for before */
+    uint32_t index;          /* in core->segments */
+    uint32_t on_node;        /* index on the node */
+    uint32_t node;           /* index in core->nodes */
+    uint32_t drop_cursor;    /* DEAD: next slot to look at */
+    bool dropping;           /* DEAD: its extents are being dropped in steps */
+    bool told;               /* its inventory is complete */
+    uint32_t told_slots;     /* from slot 0 on, since the mount */
     uint8_t tier;
     char name[LIMIT_NAME_SIZE + 1];
     /* Forgets gathered in this step. */

@@ -109,7 +109,7 @@ static uint16_t depth_of(struct core *core, const struct request *request, uint3
 static enum snow_status take_places(struct core *core, struct request *request, uint32_t index,
                                     uint32_t number, uint32_t *write_number)
 {
-    struct part parts[LIMIT_PARTS * LIMIT_REPLICAS];
+    struct part parts[LIMIT_EXTENTS];
     uint32_t count = 0;
     enum snow_status status = core_place(core, request, index, number, parts, &count);
 
@@ -360,13 +360,15 @@ static void replica_masks(const struct core *core, uint32_t number, uint16_t *gr
                           uint16_t *held)
 {
     uint32_t count = core_part_count(core, number);
+    enum access accesses[LIMIT_REPLICAS];
 
     *granted = 0;
     *held = 0;
     for (uint32_t i = 0; i < count; i++)
         *granted = (uint16_t)(*granted | 1u << core_part_at(core, number, i).replica);
-    for (uint8_t replica = 0; replica < LIMIT_REPLICAS; replica++) {
-        if (core_replica_access(core, number, replica) != ACCESS_NONE)
+    core_replica_accesses(core, number, accesses);
+    for (uint32_t replica = 0; replica < LIMIT_REPLICAS; replica++) {
+        if (accesses[replica] != ACCESS_NONE)
             *held = (uint16_t)(*held | 1u << replica);
     }
 }

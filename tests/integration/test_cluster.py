@@ -426,6 +426,45 @@ class Growth(Case):
             head.stop()
 
 
+class Large(Case):
+    def test_an_object_larger_than_any_node(self):
+        with Folder() as folder:
+            head = master(folder + "/state")
+            at = ["--master", head.address]
+            nodes = [node(head.address, memory="64MiB") for _ in range(3)]
+            value = random.Random(5).randbytes(140 * 1000 * 1000 + 1)
+            status, _, errors = run("put", "large", *at, data=value)
+            self.assertEqual(status, 0, errors)
+            status, output, errors = run("get", "large", *at)
+            self.assertEqual((status, output == value), (0, True), errors)
+            stat = json.loads(run("stat", "--json", *at)[1])
+            self.assertTrue(all(row["used"] > 10 << 20 for row in stat["nodes"]), stat["nodes"])
+            for holder in nodes:
+                holder.stop()
+            head.stop()
+
+    def test_free_space_is_usable_space(self):
+        cluster = dev("--reserve", "4KiB")
+        at = ["--master", cluster.address]
+        with Folder() as folder:
+            path = os.path.join(folder, "value")
+            value = random.Random(6).randbytes(512 * 1024)
+            with open(path, "wb") as file:
+                file.write(value)
+            for i in range(120):
+                self.assertEqual(run("put", f"page-{i}", path, *at)[0], 0)
+        odd = [f"page-{i}" for i in range(1, 120, 2)]
+        self.assertEqual(run("rm", *odd, *at)[0], 0)
+        value = random.Random(7).randbytes(14 << 20)  # no free run is larger than 4.5 MiB
+        status, _, errors = run("put", "large", *at, data=value)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(run("get", "large", *at)[1], value)
+        counters = json.loads(run("stat", "--json", *at)[1])["counters"]
+        self.assertEqual(counters["evicted_objects"], 0)
+        self.assertEqual(run("get", "page-0", *at)[0], 0)
+        cluster.stop()
+
+
 class Replay(Case):
     fields = {"requests", "blocks", "hit_blocks", "hit_ratio", "infinite_hit_ratio", "wrong_bytes",
               "failed_puts", "failed_gets", "evicted_objects", "puts_waited", "leases_broken",

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -366,12 +367,46 @@ static void test_usable_share(void **state)
     free(objects);
 }
 
+/* ---- cost ---- */
+
+/* What one take and one give cost in a segment at work: printed, not judged. */
+static void test_cost(void **state)
+{
+    enum { EXTENTS = 200000, STEPS = 2000000 };
+    uint64_t size = 8 * GIB;
+    uint32_t *slots = calloc(EXTENTS, sizeof(*slots));
+    uint32_t count = 0;
+    struct space *space;
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 4);
+    assert_int_equal(space_create(size, (uint32_t)(size / 4096), false, &space), SNOW_OK);
+    while (count < EXTENTS && space_take(space, random_size(&rng), 1, &slots[count]) == SNOW_OK)
+        count++;
+    clock_t began = clock();
+
+    for (uint32_t step = 0; step < STEPS; step++) {
+        uint32_t i = (uint32_t)rng_below(&rng, count);
+
+        space_give(space, slots[i]);
+        if (space_take(space, random_size(&rng), 1, &slots[i]) != SNOW_OK)
+            slots[i] = slots[--count];
+    }
+    print_message("%u extents: %.0f ns for a give and a take\n", count,
+                  (double)(clock() - began) * 1e9 / CLOCKS_PER_SEC / STEPS);
+    space_check(space);
+    space_destroy(space);
+    free(slots);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_operations),
         cmocka_unit_test(test_random_inventories),
         cmocka_unit_test(test_usable_share),
+        cmocka_unit_test(test_cost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,7 +99,7 @@ static void bad_arguments(void **state)
         {.key = {.at = "", .size = 0}, .from = "x", .size = 1},
         {.key = {.at = NULL, .size = 3}, .from = "x", .size = 1},
         {.key = key_of("no memory"), .from = NULL, .size = 1},
-        {.key = key_of("copies"), .from = "x", .size = 1, .replicas = 9},
+        {.key = key_of("copies"), .from = "x", .size = 1, .replicas = 17},
         {.key = key_of("pin"), .from = "x", .size = 1, .pin = 3},
         {.key = key_of("good"), .from = "x", .size = 1},
     };
