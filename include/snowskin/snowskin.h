@@ -4,7 +4,8 @@
  * a call returns SNOW_OK when all its items are DONE (OK, EXISTS, UNCERTAIN), else the status of
  * the first that is not.
  *
- * Threads.    A client may be used by any number of threads at once; nothing starts a thread.
+ * Threads.    A client may be used by any number of threads at once; nothing starts a thread unless
+ *             asked to (SNOW_QUEUE_THREAD).
  *             snow_close: when no other call is under way.  After a fork the child may only call
  *             snow_close (which frees memory) on what its parent opened: every other call answers
  *             SNOW_CLOSED.
@@ -237,6 +238,77 @@ SNOW_API enum snow_status snow_nodes(struct snow_client *client,
 SNOW_API enum snow_status snow_stats(struct snow_client *client,
                                      int (*on_row)(void *owner, const char *name, uint64_t value),
                                      void *owner, const struct snow_call *call);
+
+/* ---- without waiting ------------------------------------------------------------------------ */
+
+/* A queue takes the same calls without waiting for them and tells of each item as it ends: the
+ * first pages of a long get can be used while the others are still on their way.
+ *
+ * Who works.  The threads that are in a call: snow_queue_poll, a blocking call, for a moment
+ *             snow_submit_*.  While none is, nothing moves; snow_queue_fd is readable when there is
+ *             something to do or to tell.  With SNOW_QUEUE_THREAD a thread of the library works all
+ *             the time; blocking calls of the same client then wait for it, a little longer than
+ *             they would take by themselves.
+ * Memory.     An item's buffers are the caller's again with its completion; the array of items, and
+ *             all that it and the call point to, with the one that says `last`.  snow_call itself
+ *             and the name of a segment are copied.
+ * Threads.    Any may submit and poll at once.  snow_queue_destroy: when no other call is under way
+ *             on it; before snow_close, which else does it. */
+struct snow_queue;
+
+#define SNOW_QUEUE_THREAD (1u << 0) /* a thread of the library works */
+
+/* Zeroed: all defaults. */
+struct snow_queue_options {
+    uint32_t depth; /* items under way and completions not taken, at most; 0: 4096; max 1048576 */
+    uint32_t flags; /* SNOW_QUEUE_* */
+    uint64_t reserved[4];
+};
+
+/* options may be NULL.  INVALID, LIMIT (descriptors, threads), NO_MEMORY. */
+SNOW_API enum snow_status snow_queue_create(struct snow_client *client,
+                                            const struct snow_queue_options *options,
+                                            struct snow_queue **queue);
+/* What is under way is cancelled; its completions are dropped, its memory is the caller's. */
+SNOW_API void snow_queue_destroy(struct snow_queue *queue);
+
+/* For select, poll, epoll: readable when snow_queue_poll has something to do.  It may be readable
+ * without that, for a moment.  Only to be watched; the queue's. */
+SNOW_API int snow_queue_fd(const struct snow_queue *queue);
+
+/* Start what the calls of the same names do.  tag comes back in the completions.  OK: each item
+ * will have one completion, also those that are wrong.  BUSY: no room in the queue, poll it.
+ * INVALID (no items, more than the queue's depth, flags), CLOSED, NO_MEMORY: nothing was
+ * started. */
+SNOW_API enum snow_status snow_submit_put(struct snow_queue *queue, struct snow_put *items,
+                                          size_t count, const struct snow_call *call, uint64_t tag);
+SNOW_API enum snow_status snow_submit_get(struct snow_queue *queue, struct snow_get *items,
+                                          size_t count, const struct snow_call *call, uint64_t tag);
+SNOW_API enum snow_status snow_submit_exists(struct snow_queue *queue, struct snow_stat *items,
+                                             size_t count, const struct snow_call *call,
+                                             uint64_t tag);
+SNOW_API enum snow_status snow_submit_remove(struct snow_queue *queue, struct snow_item *items,
+                                             size_t count, const struct snow_call *call,
+                                             uint64_t tag);
+
+struct snow_completion {
+    uint64_t tag;
+    uint64_t index;          /* of the item in its call */
+    enum snow_status status; /* as in the item */
+    uint32_t last;           /* 1: the last one of its call */
+    uint64_t reserved[2];    /* 0 */
+};
+
+/* Takes up to max completions, in the order in which items ended; waits at most timeout_ms for the
+ * first (0: does what can be done at once; UINT32_MAX: for ever).  OK: *count is 1 or more.
+ * TIMEOUT: there was none.  INVALID, CLOSED, NO_MEMORY. */
+SNOW_API enum snow_status snow_queue_poll(struct snow_queue *queue,
+                                          struct snow_completion *completions, size_t max,
+                                          uint32_t timeout_ms, size_t *count);
+
+/* Ends all calls with this tag early: their items that have not ended complete as CANCELLED, soon.
+ * What a put or remove has done by then stays done.  NOT_FOUND: none is under way; CLOSED. */
+SNOW_API enum snow_status snow_queue_cancel(struct snow_queue *queue, uint64_t tag);
 
 #ifdef __cplusplus
 }

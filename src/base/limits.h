@@ -22,6 +22,7 @@
 #define LIMIT_PARTS 16u                       /* extents of a replica, and one more for each MiB */
 #define LIMIT_EXTENTS 1024u                   /* extents of an object, all its copies together */
 #define LIMIT_ITEM_BUFFERS 65536u             /* buffers of one item of a call */
+#define LIMIT_QUEUE_ITEMS (1u << 20)          /* of one queue: under way, or not taken */
 #define LIMIT_DEPTH 0x7fffffffu               /* position along a chain; one above = unknown */
 
 /* Frames (wire). */
@@ -43,14 +44,15 @@
 #define LIMIT_SESSIONS 4096u
 #define LIMIT_WAITERS_PER_SESSION 4096u /* put items that wait for room or for another writer */
 #define LIMIT_WAITERS 65536u
-#define LIMIT_OPEN_WRITE_SHARE 4u   /* open writes of a session: at most pool / this */
-#define LIMIT_LEASE_SHARE 4u        /* leased bytes of a session: at most pool / this */
-#define LIMIT_READS_PER_SESSION 64u /* look-ups that `continues` can name */
-#define LIMIT_READ_ENTRIES 1000000u /* keys of all these look-ups */
-#define LIMIT_LIST_ROWS 200u        /* rows of one list reply: keys of 4 KiB fit in a frame */
-#define LIMIT_INVENTORY_SLOTS 4096u /* slots that one inventory message tells */
-#define LIMIT_INVENTORY_ROWS 256u   /* rows of one inventory message */
-#define LIMIT_STEP_OBJECTS 256u     /* objects that one bounded step looks at */
+#define LIMIT_OPEN_WRITE_SHARE 4u     /* open writes of a session: at most pool / this */
+#define LIMIT_LEASE_SHARE 4u          /* leased bytes of a session: at most pool / this */
+#define LIMIT_READS_PER_SESSION 64u   /* look-ups that `continues` can name */
+#define LIMIT_HOLDS_PER_SESSION 4096u /* look-ups whose objects are viewed */
+#define LIMIT_READ_ENTRIES 1000000u   /* keys of all these look-ups */
+#define LIMIT_LIST_ROWS 200u          /* rows of one list reply: keys of 4 KiB fit in a frame */
+#define LIMIT_INVENTORY_SLOTS 4096u   /* slots that one inventory message tells */
+#define LIMIT_INVENTORY_ROWS 256u     /* rows of one inventory message */
+#define LIMIT_STEP_OBJECTS 256u       /* objects that one bounded step looks at */
 
 #if LIMIT_INVENTORY_ROWS > LIMIT_BATCH_ITEMS
 #error "an inventory message is a batch"

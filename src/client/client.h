@@ -11,8 +11,10 @@
  *   C2  When it has ended, its items have their status, and the memory they name is not touched
  *       any more.
  *   C3  A get that ends OK has filled exactly the object's bytes, checked (P1); any other says so.
+ *       on_item, where it is set, tells of items on the way: the item has its status then, and its
+ *       memory is the owner's.  Items of which it has not told have theirs at the end.
  *   C4  An item is answered by the first truth: what an earlier answer settled is not asked again.
- * Threads.  All on the loop.  client/wait.c puts blocking calls above it.
+ * Threads.  All on the loop.  client/wait.c and queue.c put calls from any thread above it.
  *
  * The items of snowskin.h are used as they are: outputs are set in place. */
 #ifndef CLIENT_CLIENT_H
@@ -83,6 +85,7 @@ struct client_op {
 /* Zeroed, the first members set by the owner; `call` is read by start and not kept. */
 struct client_put_op {
     void (*on_done)(struct client_put_op *op);
+    void (*on_item)(struct client_put_op *op, uint32_t index); /* may be NULL */
     struct snow_put *items;
     size_t count;
     char reason[192]; /* out: what was in the way of the first item that failed, or "" */
@@ -109,6 +112,7 @@ void client_put_cancel(struct client_put_op *op);
 
 struct client_get_op {
     void (*on_done)(struct client_get_op *op);
+    void (*on_item)(struct client_get_op *op, uint32_t index); /* may be NULL */
     struct snow_get *items;
     size_t count;
 
@@ -127,6 +131,7 @@ void client_get_cancel(struct client_get_op *op);
 
 struct client_exists_op {
     void (*on_done)(struct client_exists_op *op);
+    void (*on_item)(struct client_exists_op *op, uint32_t index); /* may be NULL */
     struct snow_stat *items;
     size_t count;
 
@@ -143,6 +148,7 @@ void client_exists_cancel(struct client_exists_op *op);
 /* Keys that are removed, or pinned. */
 struct client_keys_op {
     void (*on_done)(struct client_keys_op *op);
+    void (*on_item)(struct client_keys_op *op, uint32_t index); /* may be NULL */
     struct snow_item *items;
     size_t count;
 

@@ -16,23 +16,40 @@ static void stop(struct client_exists_op *op)
     client_op_end(&op->base);
 }
 
-static void on_timer(struct env_timer *timer)
+/* Every item that has no answer gets this one. */
+static void end_all(struct client_exists_op *op, enum snow_status status)
 {
-    struct client_exists_op *op = list_entry(timer, struct client_exists_op, base.timer);
-    enum snow_status status = op->open > 0 ? client_op_late_status(&op->base) : SNOW_OK;
-
-    for (size_t i = 0; i < op->count && op->open > 0; i++) {
+    for (size_t i = 0; i < op->count; i++) {
         if (op->lookup.states[i] != ASK_IDLE)
             op->items[i].status = status;
     }
+}
+
+static void finish_item(struct client_exists_op *op, uint32_t index, enum snow_status status)
+{
+    op->items[index].status = status;
+    op->open--;
+    if (op->on_item != NULL)
+        op->on_item(op, index);
+}
+
+static void on_timer(struct env_timer *timer)
+{
+    struct client_exists_op *op = list_entry(timer, struct client_exists_op, base.timer);
+
+    if (op->open > 0)
+        end_all(op, client_op_late_status(&op->base));
     stop(op);
     op->on_done(op);
 }
 
 void client_exists_cancel(struct client_exists_op *op)
 {
-    if (op->base.client != NULL)
-        stop(op);
+    if (op->base.client == NULL)
+        return;
+    if (op->open > 0)
+        end_all(op, SNOW_CANCELLED);
+    stop(op);
 }
 
 static size_t measure(struct client_ask *ask, uint32_t item)
@@ -81,21 +98,20 @@ static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t cou
         if (!client_ask_is_sent(ask, items[i]))
             continue;
         client_ask_close(ask, items[i]);
-        op->open--;
-        item->status =
-            status_is_known(found->status) ? (enum snow_status)found->status : SNOW_INVALID;
         item->size = found->size;
         item->gen = found->gen;
         item->pin = found->flags & WIRE_FOUND_HARD_PIN   ? SNOW_PIN_HARD
                     : found->flags & WIRE_FOUND_SOFT_PIN ? SNOW_PIN_SOFT
                                                          : SNOW_PIN_NONE;
+        finish_item(op, items[i],
+                    status_is_known(found->status) ? (enum snow_status)found->status
+                                                   : SNOW_INVALID);
     }
 }
 
 static void on_failed(struct client_ask *ask, uint32_t item, enum snow_status status)
 {
-    op_of(ask)->items[item].status = status;
-    op_of(ask)->open--;
+    finish_item(op_of(ask), item, status);
 }
 
 static void on_event(struct client_ask *ask)

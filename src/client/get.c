@@ -51,7 +51,7 @@ static struct client_get_op *op_of(struct client_ask *ask)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-static void finish_item(struct client_get_op *op, uint32_t index, enum snow_status status)
+static void end_item(struct client_get_op *op, uint32_t index, enum snow_status status)
 {
     struct client *client = op->base.client;
     struct get_item *get = &op->gets[index];
@@ -74,6 +74,13 @@ static void finish_item(struct client_get_op *op, uint32_t index, enum snow_stat
         client_count(client, CLIENT_METRIC_get_bytes, item->size);
 }
 
+static void finish_item(struct client_get_op *op, uint32_t index, enum snow_status status)
+{
+    end_item(op, index, status);
+    if (op->on_item != NULL)
+        op->on_item(op, index);
+}
+
 static void stop(struct client_get_op *op)
 {
     client_ask_cancel(&op->lookup);
@@ -87,7 +94,7 @@ static void finish_all(struct client_get_op *op, enum snow_status status)
     client_moves_cancel(&op->moves); /* before memory of ours is freed */
     for (uint32_t i = 0; i < op->count && op->open > 0; i++) {
         if (op->gets[i].state != GET_DONE)
-            finish_item(op, i, status);
+            end_item(op, i, status);
     }
 }
 

@@ -17,23 +17,40 @@ static void stop(struct client_keys_op *op)
     client_op_end(&op->base);
 }
 
-static void on_timer(struct env_timer *timer)
+/* Every item that has no answer gets this one. */
+static void end_all(struct client_keys_op *op, enum snow_status status)
 {
-    struct client_keys_op *op = list_entry(timer, struct client_keys_op, base.timer);
-    enum snow_status status = op->open > 0 ? client_op_late_status(&op->base) : SNOW_OK;
-
-    for (size_t i = 0; i < op->count && op->open > 0; i++) {
+    for (size_t i = 0; i < op->count; i++) {
         if (op->ask.states[i] != ASK_IDLE)
             op->items[i].status = status;
     }
+}
+
+static void finish_item(struct client_keys_op *op, uint32_t index, enum snow_status status)
+{
+    op->items[index].status = status;
+    op->open--;
+    if (op->on_item != NULL)
+        op->on_item(op, index);
+}
+
+static void on_timer(struct env_timer *timer)
+{
+    struct client_keys_op *op = list_entry(timer, struct client_keys_op, base.timer);
+
+    if (op->open > 0)
+        end_all(op, client_op_late_status(&op->base));
     stop(op);
     op->on_done(op);
 }
 
 void client_keys_cancel(struct client_keys_op *op)
 {
-    if (op->base.client != NULL)
-        stop(op);
+    if (op->base.client == NULL)
+        return;
+    if (op->open > 0)
+        end_all(op, SNOW_CANCELLED);
+    stop(op);
 }
 
 static size_t measure(struct client_ask *ask, uint32_t item)
@@ -89,8 +106,7 @@ static void take_answer(struct client_ask *ask, uint32_t item, int32_t code)
     } else {
         client_ask_close(ask, item);
     }
-    op->items[item].status = status;
-    op->open--;
+    finish_item(op, item, status);
 }
 
 static void take_answers(struct client_ask *ask, const uint32_t *items, uint32_t count,
@@ -122,8 +138,7 @@ static void on_pinned(struct client_ask *ask, const uint32_t *items, uint32_t co
 
 static void on_failed(struct client_ask *ask, uint32_t item, enum snow_status status)
 {
-    op_of(ask)->items[item].status = status;
-    op_of(ask)->open--;
+    finish_item(op_of(ask), item, status);
 }
 
 static void on_event(struct client_ask *ask)

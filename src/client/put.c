@@ -70,13 +70,20 @@ static void count_result(struct client *client, const struct snow_put *item)
     client_count(client, CLIENT_METRIC_puts_short, item->shortfall > 0);
 }
 
-static void finish_item(struct client_put_op *op, uint32_t index, enum snow_status status)
+static void end_item(struct client_put_op *op, uint32_t index, enum snow_status status)
 {
     ASSERT(op->puts[index].state != PUT_DONE);
     op->puts[index].state = PUT_DONE;
     op->items[index].status = status;
     op->open--;
     count_result(op->base.client, &op->items[index]);
+}
+
+static void finish_item(struct client_put_op *op, uint32_t index, enum snow_status status)
+{
+    end_item(op, index, status);
+    if (op->on_item != NULL)
+        op->on_item(op, index);
 }
 
 /* The grant is given back at the end of this event. */
@@ -160,7 +167,7 @@ static void finish_all(struct client_put_op *op, enum snow_status status)
         if (op->puts[i].state == PUT_DONE || op->puts[i].twin != i)
             continue;
         give_back(op, i);
-        finish_item(op, i, status);
+        end_item(op, i, status);
     }
 }
 
@@ -180,6 +187,8 @@ void client_put_cancel(struct client_put_op *op)
     if (op->open > 0)
         finish_all(op, SNOW_CANCELLED);
     stop(op);
+    if (op->puts != NULL)
+        copy_to_twins(op);
     client_op_end(&op->base);
 }
 

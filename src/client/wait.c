@@ -1,22 +1,13 @@
-/* The blocking calls of snowskin.h: many threads, one loop, no thread of our own.
+/* The blocking calls of snowskin.h: opening, and a call for each kind of operation.
  *
- * Problem.  The client is driven by events on one loop; applications call from any thread and want
- *           to wait.
- * Idea.     Whoever calls while nobody turns the loop takes that role: it starts its operation and
- *           turns until that has ended, for all others too.  The others post theirs to the loop and
- *           wait; the role is passed to one of them when its holder is done.
- * Invariants.
- *   B1  `turning`: exactly one thread is the loop's.  It is passed on while any waits.
- *   B2  A waiting ticket is in `waiting` until it is done or leads.
- *   B3  After a fork the child touches nothing: every call answers CLOSED.  snow_close frees,
- *       unless the fork came while another thread was in the middle of a turn: then the memory is
- *       left.
- * Threads.  Any.  `mutex` guards the members of snow_client that say so; the loop and all on it
- *           belong to the thread that turns.
+ * Idea.     Each call makes a ticket with its operation and runs it (client/turns.h).
+ * Threads.  Any.
  */
 #include "base/limits.h"
 #include "client/client.h"
 #include "client/inside.h"
+#include "client/queue.h"
+#include "client/turns.h"
 #include "env/linux.h"
 #include "env/thread.h"
 
@@ -24,191 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPIN_NS (30 * NS_PER_US) /* answers that come within it are waited for without sleeping */
 #define STALL_NS_MAX (2 * NS_PER_S)
-
-/* Where a thread waits: kept for the next one. */
-struct seat {
-    struct list_link link; /* in snow_client.seats */
-    struct env_condition *condition;
-};
-
-struct snow_client {
-    struct env *env;
-    struct env_loop *loop;
-    struct client *client;
-    uint64_t fork_count; /* of the process that opened it */
-    bool may_spin;
-    uint32_t deadline_ms; /* of a call that names none */
-    uint64_t wait_ns;     /* turner's: how long the last waits took, on average */
-    struct env_mutex *mutex;
-    bool turning;        /* mutex */
-    struct list waiting; /* mutex; struct ticket, longest first */
-    struct list seats;   /* mutex; free ones */
-};
-
-/* One call of one thread. */
-struct ticket {
-    struct snow_client *client;
-    const struct snow_call *call;
-    void (*start)(struct ticket *ticket); /* on the loop */
-    struct env_task task;
-    struct list_link link; /* in waiting; mutex */
-    struct seat *seat;     /* NULL: this thread turns */
-    bool done;             /* mutex, or the turner's own */
-    bool leads;            /* mutex: it is to turn from now on */
-};
-
-static const struct snow_call no_call;
-
-/* ---- reasons -------------------------------------------------------------------------------- */
-
-/* The only state outside of structs: what snow_reason of a thread tells. */
-static _Thread_local char thread_reason[256];
-
-static void set_reason(const char *reason)
-{
-    snprintf(thread_reason, sizeof(thread_reason), "%s", reason);
-}
-
-const char *snow_reason(void)
-{
-    return thread_reason;
-}
-
-/* ---- turning and waiting -------------------------------------------------------------------- */
-
-/* The operation of a ticket has ended; called on the loop. */
-static void ticket_done(struct ticket *ticket)
-{
-    struct env_mutex *mutex = ticket->client->mutex;
-
-    env_mutex_lock(mutex);
-    ticket->done = true;
-    if (list_is_linked(&ticket->link))
-        list_remove(&ticket->link);
-    if (ticket->seat != NULL)
-        env_condition_wake_all(ticket->seat->condition);
-    env_mutex_unlock(mutex); /* the ticket is its thread's again */
-}
-
-/* Passes the role on. */
-static void leave(struct snow_client *client)
-{
-    struct list_link *link;
-
-    env_mutex_lock(client->mutex);
-    link = list_pop(&client->waiting);
-    client->turning = link != NULL;
-    if (link != NULL) {
-        struct ticket *next = list_entry(link, struct ticket, link);
-
-        next->leads = true;
-        env_condition_wake_all(next->seat->condition);
-    }
-    env_mutex_unlock(client->mutex);
-}
-
-/* This thread has the role: turns until its own operation has ended. */
-static void turn_until_done(struct ticket *ticket)
-{
-    struct snow_client *client = ticket->client;
-
-    while (!ticket->done) {
-        uint64_t from_ns = env_now_ns(client->env);
-        bool spin = client->may_spin && client->wait_ns < SPIN_NS;
-
-        if (env_loop_turn(client->loop, UINT64_MAX, spin ? SPIN_NS : 0) > 0)
-            client->wait_ns = (client->wait_ns * 7 + env_now_ns(client->env) - from_ns) / 8;
-    }
-    leave(client);
-}
-
-static void on_task(struct env_task *task)
-{
-    struct ticket *ticket = list_entry(task, struct ticket, task);
-
-    ticket->start(ticket);
-}
-
-static struct seat *seat_take(struct snow_client *client)
-{
-    struct list_link *link = list_pop(&client->seats);
-    struct seat *seat;
-
-    if (link != NULL)
-        return list_entry(link, struct seat, link);
-    seat = calloc(1, sizeof(*seat));
-    if (seat == NULL)
-        return NULL;
-    seat->condition = env_condition_create();
-    if (seat->condition == NULL) {
-        free(seat);
-        return NULL;
-    }
-    return seat;
-}
-
-/* Waits for the end of a posted ticket, or for the role. */
-static void sit(struct ticket *ticket)
-{
-    struct snow_client *client = ticket->client;
-
-    env_loop_post(client->loop, &ticket->task);
-    env_mutex_lock(client->mutex);
-    while (!ticket->done && !ticket->leads)
-        env_condition_wait(ticket->seat->condition, client->mutex, UINT64_MAX);
-    list_push_front(&client->seats, &ticket->seat->link);
-    ticket->seat = NULL;
-    env_mutex_unlock(client->mutex);
-    if (!ticket->leads)
-        return;
-    if (ticket->done)
-        leave(client);
-    else
-        turn_until_done(ticket);
-}
-
-/* Runs an operation to its end.  CLOSED (after a fork), INVALID (a flag that is not among these),
- * NO_MEMORY: it was not started. */
-static enum snow_status run(struct snow_client *client, struct ticket *ticket,
-                            const struct snow_call *call, uint32_t flags,
-                            void (*start)(struct ticket *ticket))
-{
-    thread_reason[0] = 0;
-    if (env_fork_count() != client->fork_count) {
-        set_reason("opened before a fork: open a client in this process");
-        return SNOW_CLOSED;
-    }
-    ticket->client = client;
-    ticket->call = call == NULL ? &no_call : call;
-    if ((ticket->call->flags & ~flags) != 0) {
-        set_reason("flags: one that this call does not know");
-        return SNOW_INVALID;
-    }
-    if (CLIENT_RESERVED(ticket->call) != SNOW_OK) {
-        set_reason("reserved: set by a program that is newer than this library");
-        return SNOW_INVALID;
-    }
-    ticket->start = start;
-    ticket->task.on_event = on_task;
-    env_mutex_lock(client->mutex);
-    if (client->turning) {
-        ticket->seat = seat_take(client);
-        if (ticket->seat != NULL)
-            list_push(&client->waiting, &ticket->link);
-        env_mutex_unlock(client->mutex);
-        if (ticket->seat == NULL)
-            return SNOW_NO_MEMORY;
-        sit(ticket);
-        return SNOW_OK;
-    }
-    client->turning = true;
-    env_mutex_unlock(client->mutex);
-    start(ticket);
-    turn_until_done(ticket);
-    return SNOW_OK;
-}
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
@@ -219,20 +26,13 @@ void snow_options_init(struct snow_options *options)
 
 static void free_all(struct snow_client *client)
 {
-    struct list_link *link;
-
     if (client->client != NULL)
         client_destroy(client->client);
     if (client->loop != NULL)
         env_loop_destroy(client->loop);
     if (client->env != NULL)
         env_linux_destroy(client->env);
-    while ((link = list_pop(&client->seats)) != NULL) {
-        struct seat *seat = list_entry(link, struct seat, link);
-
-        env_condition_destroy(seat->condition);
-        free(seat);
-    }
+    turns_deinit(client);
     if (client->mutex != NULL)
         env_mutex_destroy(client->mutex);
     free(client);
@@ -263,6 +63,7 @@ static enum snow_status wait_for_master(struct snow_client *client,
 {
     uint64_t now_ns = env_now_ns(client->env);
     uint64_t until_ns = now_ns + options->deadline_ms * NS_PER_MS;
+    char text[512];
     const char *said;
     enum snow_status status = client_link_status(client->client, &said);
 
@@ -275,9 +76,10 @@ static enum snow_status wait_for_master(struct snow_client *client,
         return SNOW_OK;
     if (status != SNOW_REFUSED)
         status = SNOW_UNREACHABLE;
-    snprintf(thread_reason, sizeof(thread_reason), "the master at %s %s%s%s", options->master,
+    snprintf(text, sizeof(text), "the master at %s %s%s%s", options->master,
              status == SNOW_REFUSED ? "refuses this client" : "can not be reached",
              said[0] == 0 ? "" : ": ", said);
+    turns_reason_set(text);
     return status;
 }
 
@@ -293,7 +95,7 @@ static enum snow_status open_all(struct snow_client *client, const struct client
     if (status == SNOW_OK)
         status = client_create(client->loop, options, &client->client, &reason);
     if (status != SNOW_OK) {
-        set_reason(reason);
+        turns_reason_set(reason);
         return status;
     }
     client->deadline_ms = options->deadline_ms;
@@ -310,30 +112,29 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
     enum snow_status status = SNOW_INVALID;
     struct snow_client *client;
 
-    thread_reason[0] = 0;
+    turns_reason_set("");
     if (reason != NULL)
-        *reason = thread_reason;
+        *reason = snow_reason();
     if (options == NULL || options->master == NULL || opened == NULL) {
-        set_reason("options: the address of the master is missing");
+        turns_reason_set("options: the address of the master is missing");
         return SNOW_INVALID;
     }
     if (CLIENT_RESERVED(options) != SNOW_OK) {
-        set_reason("options.reserved: set by a program that is newer than this library");
+        turns_reason_set("options.reserved: set by a program that is newer than this library");
         return SNOW_INVALID;
     }
     client = calloc(1, sizeof(*client));
     if (client == NULL) {
-        set_reason("out of memory");
+        turns_reason_set("out of memory");
         return SNOW_NO_MEMORY;
     }
-    list_init(&client->waiting);
-    list_init(&client->seats);
+    turns_init(client);
     env_process_name(name, sizeof(name));
     fill_options(options, name, &filled);
     if (options->transport > SNOW_TRANSPORT_SHM)
-        set_reason("options: transport is none of any, tcp, shm");
+        turns_reason_set("options: transport is none of any, tcp, shm");
     else if (filled.token.size > LIMIT_NAME_SIZE || filled.name.size > LIMIT_NAME_SIZE)
-        set_reason("options: token and name have at most 256 bytes");
+        turns_reason_set("options: token and name have at most 256 bytes");
     else
         status = open_all(client, &filled);
     if (status != SNOW_OK) {
@@ -349,10 +150,12 @@ void snow_close(struct snow_client *client)
     if (client == NULL)
         return;
     if (env_fork_count() != client->fork_count) {
-        if (client->turning)
+        if (client->turning || client->under_way > 0)
             return; /* B3 */
         env_loop_abandon(client->loop);
     }
+    while (!list_is_empty(&client->beacons))
+        snow_queue_destroy(queue_of(list_first(&client->beacons)));
     free_all(client);
 }
 
@@ -365,7 +168,7 @@ struct put_call {
 
 static void on_put(struct client_put_op *op)
 {
-    ticket_done(&list_entry(op, struct put_call, op)->ticket);
+    turns_done(&list_entry(op, struct put_call, op)->ticket);
 }
 
 static void start_put(struct ticket *ticket)
@@ -378,7 +181,8 @@ enum snow_status snow_put(struct snow_client *client, struct snow_put *items, si
                           const struct snow_call *call)
 {
     struct put_call put = {.op = {.on_done = on_put, .items = items, .count = count}};
-    enum snow_status status = run(client, &put.ticket, call, SNOW_CALL_NO_WAIT_WRITER, start_put);
+    enum snow_status status =
+        turns_run(client, &put.ticket, call, SNOW_CALL_NO_WAIT_WRITER, start_put);
 
     for (size_t i = 0; i < count && status != SNOW_OK; i++)
         items[i].status = status;
@@ -386,8 +190,8 @@ enum snow_status snow_put(struct snow_client *client, struct snow_put *items, si
         if (snow_status_verdict(items[i].status) != SNOW_DONE)
             status = items[i].status;
     }
-    if (status != SNOW_OK && thread_reason[0] == 0)
-        set_reason(put.op.reason);
+    if (status != SNOW_OK && snow_reason()[0] == 0)
+        turns_reason_set(put.op.reason);
     return status;
 }
 
@@ -400,7 +204,7 @@ struct get_call {
 
 static void on_get(struct client_get_op *op)
 {
-    ticket_done(&list_entry(op, struct get_call, op)->ticket);
+    turns_done(&list_entry(op, struct get_call, op)->ticket);
 }
 
 static void start_get(struct ticket *ticket)
@@ -413,7 +217,7 @@ enum snow_status snow_get(struct snow_client *client, struct snow_get *items, si
                           const struct snow_call *call)
 {
     struct get_call get = {.op = {.on_done = on_get, .items = items, .count = count}};
-    enum snow_status status = run(client, &get.ticket, call, SNOW_CALL_UNORDERED, start_get);
+    enum snow_status status = turns_run(client, &get.ticket, call, SNOW_CALL_UNORDERED, start_get);
 
     for (size_t i = 0; i < count && status != SNOW_OK; i++) {
         items[i].status = status;
@@ -440,7 +244,7 @@ struct exists_call {
 
 static void on_exists(struct client_exists_op *op)
 {
-    ticket_done(&list_entry(op, struct exists_call, op)->ticket);
+    turns_done(&list_entry(op, struct exists_call, op)->ticket);
 }
 
 static void start_exists(struct ticket *ticket)
@@ -454,8 +258,8 @@ enum snow_status snow_exists(struct snow_client *client, struct snow_stat *items
 {
     struct exists_call exists = {.op = {.on_done = on_exists, .items = items, .count = count}};
     enum snow_status status =
-        run(client, &exists.ticket, call, SNOW_CALL_UNORDERED | SNOW_CALL_TOUCH | SNOW_CALL_LEASE,
-            start_exists);
+        turns_run(client, &exists.ticket, call,
+                  SNOW_CALL_UNORDERED | SNOW_CALL_TOUCH | SNOW_CALL_LEASE, start_exists);
 
     for (size_t i = 0; i < count && status != SNOW_OK; i++)
         items[i].status = status;
@@ -477,7 +281,7 @@ struct keys_call {
 
 static void on_keys(struct client_keys_op *op)
 {
-    ticket_done(&list_entry(op, struct keys_call, op)->ticket);
+    turns_done(&list_entry(op, struct keys_call, op)->ticket);
 }
 
 static void start_remove(struct ticket *ticket)
@@ -497,7 +301,7 @@ static enum snow_status run_keys(struct snow_client *client, struct keys_call *k
                                  const struct snow_call *call, uint32_t flags,
                                  void (*start)(struct ticket *ticket))
 {
-    enum snow_status status = run(client, &keys->ticket, call, flags, start);
+    enum snow_status status = turns_run(client, &keys->ticket, call, flags, start);
     struct snow_item *items = keys->op.items;
 
     for (size_t i = 0; i < keys->op.count && status != SNOW_OK; i++)
@@ -537,7 +341,7 @@ struct query_call {
 
 static void on_query(struct client_query_op *op)
 {
-    ticket_done(&list_entry(op, struct query_call, op)->ticket);
+    turns_done(&list_entry(op, struct query_call, op)->ticket);
 }
 
 static void start_query(struct ticket *ticket)
@@ -554,7 +358,7 @@ static enum snow_status run_query(struct snow_client *client, struct query_call 
 
     query->ticket = (struct ticket){0};
     query->op.on_done = on_query;
-    status = run(client, &query->ticket, call, flags, start_query);
+    status = turns_run(client, &query->ticket, call, flags, start_query);
     return status == SNOW_OK ? query->op.status : status;
 }
 
@@ -568,8 +372,8 @@ enum snow_status snow_remove_match(struct snow_client *client, enum snow_match m
 
     if (matched != NULL)
         *matched = query.op.matched;
-    if (thread_reason[0] == 0)
-        set_reason(query.op.matched.reason);
+    if (snow_reason()[0] == 0)
+        turns_reason_set(query.op.matched.reason);
     client_query_end(&query.op);
     return status;
 }
@@ -581,7 +385,7 @@ static enum snow_status run_pages(struct snow_client *client, struct query_call 
                                   bool (*on_page)(const struct client_query_op *op, void *to),
                                   void *to)
 {
-    struct snow_call page = call == NULL ? no_call : *call;
+    struct snow_call page = call == NULL ? (struct snow_call){0} : *call;
     uint32_t deadline_ms = page.deadline_ms != 0 ? page.deadline_ms : client->deadline_ms;
     uint64_t left_ns = deadline_ms * NS_PER_MS;
     enum snow_status status = SNOW_TIMEOUT;

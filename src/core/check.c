@@ -223,6 +223,33 @@ static bool queue_goes_on(const struct core *core, const struct session *session
     return false;
 }
 
+/* Counts what a read leases; returns its bytes. */
+static uint64_t check_read(struct core *core, const struct read *read, struct totals *totals)
+{
+    for (uint32_t i = 0; i < read->count; i++) {
+        const struct read_entry *entry = &read->entries[i];
+
+        if (entry->leased && core_object(core, entry->object)->gen == entry->gen)
+            totals->leases[entry->object]++;
+    }
+    return read->bytes;
+}
+
+static uint64_t check_holds(struct core *core, const struct session *session, struct totals *totals)
+{
+    uint64_t leased = 0;
+    uint32_t holds = 0;
+
+    for (uint32_t i = 0; i < CORE_HOLD_LISTS && session->holds != NULL; i++) {
+        list_each (&session->holds[i], link, next) {
+            leased += check_read(core, list_entry(link, struct read, of_session), totals);
+            holds++;
+        }
+    }
+    ASSERT(session->hold_count == holds && holds <= LIMIT_HOLDS_PER_SESSION);
+    return leased;
+}
+
 static void check_session(struct core *core, const struct session *session, struct totals *totals)
 {
     uint64_t writing = 0;
@@ -234,17 +261,10 @@ static void check_session(struct core *core, const struct session *session, stru
         writing += list_entry(write_link, struct write, of_session)->bytes;
     }
     list_each (&session->reads, read_link, next_read) {
-        const struct read *read = list_entry(read_link, struct read, of_session);
-
         reads++;
-        leased += read->bytes;
-        for (uint32_t i = 0; i < read->count; i++) {
-            const struct read_entry *entry = &read->entries[i];
-
-            if (entry->leased && core_object(core, entry->object)->gen == entry->gen)
-                totals->leases[entry->object]++;
-        }
+        leased += check_read(core, list_entry(read_link, struct read, of_session), totals);
     }
+    leased += check_holds(core, session, totals);
     list_each (&session->requests, request_link, next_request) {
         check_request(core, list_entry(request_link, struct request, of_session), totals);
     }

@@ -230,6 +230,7 @@ void core_lease_return(struct core *core, const struct wire_lease_return_msg *me
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
 bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth);
 void core_read_free(struct core *core, struct read *read);
+void core_holds_free(struct core *core, struct session *session);
 uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes);
 /* Places of all parts of an open write, sealed for writing. */
 void core_grant_places(struct core *core, uint32_t number, struct wire_place **places,

@@ -8,10 +8,10 @@
  *           read finds the chain in it.
  * Invariants.
  *   L1  A lease ends by its expiry, its return, its session's end, or when pressure breaks it
- *       (counted).
+ *       (counted).  A hold, which stands for views, ends only by its return or its session's end.
  *   L2  object->leases = entries of leased reads that name it with its generation.
  *   L3  A session keeps at most LIMIT_READS_PER_SESSION reads, all together LIMIT_READ_ENTRIES
- *       entries; oldest go first.
+ *       entries; oldest go first.  Holds are apart, at most LIMIT_HOLDS_PER_SESSION.
  * Correctness does not rest on leases: readers are checked by generation (P1, P3).
  * Threads.  The core's own.   State.  Soft. */
 #include "core/inside.h"
@@ -75,10 +75,14 @@ static void end_lease(struct core *core, struct read *read)
 void core_read_free(struct core *core, struct read *read)
 {
     end_lease(core, read);
-    core->sessions[read->session]->read_count--;
-    core->read_entries -= read->count;
     list_remove(&read->of_session);
-    list_remove(&read->of_core);
+    if (read->kind == LEASE_HOLD) {
+        core->sessions[read->session]->hold_count--;
+    } else {
+        core->sessions[read->session]->read_count--;
+        core->read_entries -= read->count;
+        list_remove(&read->of_core);
+    }
     free(read->entries);
     free(read);
 }
@@ -103,6 +107,64 @@ static struct read *find_read(struct core *core, uint32_t session, uint64_t oper
             return read;
     }
     return NULL;
+}
+
+static struct list *holds_of(struct session *session, uint64_t operation)
+{
+    return &session->holds[operation % CORE_HOLD_LISTS];
+}
+
+static struct read *find_hold(struct core *core, uint32_t session, uint64_t operation)
+{
+    struct session *owner = core->sessions[session];
+
+    if (owner->holds == NULL)
+        return NULL;
+    list_each (holds_of(owner, operation), link, next) {
+        struct read *read = list_entry(link, struct read, of_session);
+
+        if (read->operation == operation)
+            return read;
+    }
+    return NULL;
+}
+
+/* NULL: no memory, or too many. */
+static struct read *open_hold(struct core *core, uint32_t session, uint64_t operation)
+{
+    struct session *owner = core->sessions[session];
+    struct read *read;
+
+    if (owner->hold_count >= LIMIT_HOLDS_PER_SESSION)
+        return NULL;
+    if (owner->holds == NULL) {
+        owner->holds = malloc(CORE_HOLD_LISTS * sizeof(*owner->holds));
+        for (uint32_t i = 0; i < CORE_HOLD_LISTS && owner->holds != NULL; i++)
+            list_init(&owner->holds[i]);
+    }
+    read = owner->holds == NULL ? NULL : calloc(1, sizeof(*read));
+    if (read == NULL)
+        return NULL;
+    read->operation = operation;
+    read->session = session;
+    read->kind = LEASE_HOLD;
+    read->sorted = true;
+    read->timer.on_event = on_lease_end;
+    list_push(holds_of(owner, operation), &read->of_session);
+    owner->hold_count++;
+    return read;
+}
+
+void core_holds_free(struct core *core, struct session *session)
+{
+    struct list_link *link;
+
+    for (uint32_t i = 0; i < CORE_HOLD_LISTS && session->holds != NULL; i++) {
+        while ((link = list_first(&session->holds[i])) != NULL)
+            core_read_free(core, list_entry(link, struct read, of_session));
+    }
+    free(session->holds);
+    session->holds = NULL;
 }
 
 static void drop_oldest(struct core *core, struct session *session)
@@ -146,7 +208,7 @@ static bool is_repeated(const struct read *read, uint32_t position, uint32_t cou
  * the read goes on without. */
 static bool reserve_entries(struct core *core, struct read *read, uint32_t count)
 {
-    while (core->read_entries + count > LIMIT_READ_ENTRIES) {
+    while (read->kind != LEASE_HOLD && core->read_entries + count > LIMIT_READ_ENTRIES) {
         struct read *oldest = list_entry(list_first(&core->reads), struct read, of_core);
 
         if (oldest == read)
@@ -188,14 +250,16 @@ static uint32_t take_lease(struct core *core, struct read *read, uint32_t first)
     read->bytes += bytes;
     session->leased_bytes += bytes;
     core->leased_bytes += bytes;
+    if (!list_is_linked(&read->by_age))
+        list_push(&core->leases[read->kind], &read->by_age);
+    core_count(core, CORE_METRIC_leases_granted, 1);
+    if (read->kind == LEASE_HOLD)
+        return UINT32_MAX;
     uint64_t lease_ns = core->options.lease_min_ns + read->bytes * LEASE_NS_PER_BYTE;
 
     if (lease_ns > core->options.lease_max_ns)
         lease_ns = core->options.lease_max_ns;
     wheel_arm(&core->wheel, &read->timer, core->now_ns + lease_ns);
-    if (!list_is_linked(&read->by_age))
-        list_push(&core->leases[read->kind], &read->by_age);
-    core_count(core, CORE_METRIC_leases_granted, 1);
     return (uint32_t)(lease_ns / NS_PER_MS);
 }
 
@@ -394,6 +458,8 @@ static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
 /* The lease of a read that is asked again. */
 static uint32_t lease_left_ms(const struct core *core, const struct read *read)
 {
+    if (read->kind == LEASE_HOLD)
+        return list_is_linked(&read->by_age) ? UINT32_MAX : 0;
     if (!wheel_is_armed(&read->timer) || read->timer.at_ns <= core->now_ns)
         return 0;
     return (uint32_t)((read->timer.at_ns - core->now_ns) / NS_PER_MS);
@@ -404,13 +470,16 @@ static uint32_t remember(struct core *core, const struct wire_lookup_req *lookup
                          const uint32_t *numbers)
 {
     enum lease_kind kind = lookup->flags & WIRE_LOOKUP_PLACES ? LEASE_READ : LEASE_PROBE;
-    struct read *read = find_read(core, session, lookup->operation);
+    bool hold = (lookup->flags & WIRE_LOOKUP_HOLD) != 0;
+    struct read *read = hold ? find_hold(core, session, lookup->operation)
+                             : find_read(core, session, lookup->operation);
     bool further = read != NULL;
 
     if (further && is_repeated(read, lookup->position, lookup->keys_count))
         return lease_left_ms(core, read);
     if (read == NULL)
-        read = open_read(core, session, lookup->operation, kind);
+        read = hold ? open_hold(core, session, lookup->operation)
+                    : open_read(core, session, lookup->operation, kind);
     if (read == NULL || !reserve_entries(core, read, lookup->keys_count))
         return 0;
     uint32_t first = read->count;
@@ -423,11 +492,16 @@ static uint32_t remember(struct core *core, const struct wire_lookup_req *lookup
                                 .object = numbers[i],
                                 .position = (lookup->position + i) & 0x7fffffff};
     }
-    core->read_entries += read->count - first;
+    if (!hold)
+        core->read_entries += read->count - first;
     read->sorted = read->sorted && !further;
-    if ((lookup->flags & WIRE_LOOKUP_LEASE) == 0 || read->count == first)
+    if ((lookup->flags & (WIRE_LOOKUP_LEASE | WIRE_LOOKUP_HOLD)) == 0 || read->count == first)
         return 0;
-    return take_lease(core, read, first);
+    uint32_t lease_ms = take_lease(core, read, first);
+
+    if (hold && !list_is_linked(&read->by_age))
+        core_read_free(core, read); /* above the session's bound: nothing is held */
+    return lease_ms;
 }
 
 static void touch_found(struct core *core, const struct wire_lookup_req *lookup,
@@ -506,9 +580,12 @@ void core_lease_return(struct core *core, const struct wire_lease_return_msg *me
 {
     for (uint32_t i = 0; i < message->operations_count; i++) {
         struct read *read = find_read(core, session, message->operations[i].id);
+        struct read *hold = find_hold(core, session, message->operations[i].id);
 
         if (read != NULL)
             end_lease(core, read);
+        if (hold != NULL)
+            core_read_free(core, hold);
     }
 }
 

@@ -49,6 +49,7 @@ static void end_session(struct core *core, uint32_t index)
     abort_writes(core, session, UINT32_MAX);
     while ((link = list_first(&session->reads)) != NULL)
         core_read_free(core, list_entry(link, struct read, of_session));
+    core_holds_free(core, session);
     wheel_cancel(&core->wheel, &session->timer);
     core->sessions[index] = NULL;
     core->sessions_open--;

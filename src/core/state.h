@@ -197,8 +197,8 @@ struct read_entry {
 
 struct read {
     struct wheel_timer timer;    /* end of the lease */
-    struct list_link of_session; /* in session->reads, oldest first */
-    struct list_link of_core;    /* in core->reads, oldest first */
+    struct list_link of_session; /* in session->reads, oldest first; a hold: in a list of holds */
+    struct list_link of_core;    /* in core->reads, oldest first; a hold is not */
     struct list_link by_age;     /* in core->leases[kind], oldest first, while leased */
     uint64_t operation;
     uint64_t bytes;             /* leased */
@@ -210,7 +210,10 @@ struct read {
     bool sorted;
 };
 
-enum lease_kind { LEASE_PROBE, LEASE_READ, LEASE_KINDS };
+/* A hold (of views) ends when it is returned, or with its session; it is never broken. */
+enum lease_kind { LEASE_PROBE, LEASE_READ, LEASE_HOLD, LEASE_KINDS };
+
+#define CORE_HOLD_LISTS 256u
 
 /* ---- sessions, nodes, segments ---- */
 
@@ -219,6 +222,8 @@ struct session {
     struct list writes;
     struct list reads;
     struct list requests;
+    struct list *holds; /* CORE_HOLD_LISTS of struct read, by operation; NULL: none yet */
+    uint32_t hold_count;
     struct list room; /* put items that wait for its own open writes to end, in order */
     uint64_t id;
     uint64_t writing_bytes;

@@ -1,4 +1,5 @@
-/* Door of env/linux: how a real process makes its env.  For main, cli and client/wait.c only. */
+/* Door of env/linux: how a real process makes its env.  For main, cli and the blocking face of
+ * client only. */
 #ifndef ENV_LINUX_H
 #define ENV_LINUX_H
 
@@ -51,6 +52,22 @@ void env_worker_destroy(struct env_worker *worker);
 /* By its thread: copies what there is; the loop is told (on_event of each). */
 void env_worker_run(struct env_worker *worker);
 bool env_worker_has_work(struct env_worker *worker);
+
+/* For a loop that nobody turns for a while: its beacons, and posts and rings, know of it from then
+ * on.  Returns when it has something to do by itself: 0 now, UINT64_MAX not at all.  By the thread
+ * that turned it last. */
+uint64_t env_loop_rest(struct env_loop *loop);
+
+/* A descriptor that somebody else's poll or epoll can wait on: it is readable while the loop, which
+ * rests, has something to do, from a given time on, or while it is lit. */
+struct env_beacon;
+/* LIMIT: descriptors; NO_MEMORY. */
+MUST_CHECK enum snow_status env_beacon_create(struct env_loop *loop, struct env_beacon **beacon);
+void env_beacon_destroy(struct env_beacon *beacon);
+int env_beacon_descriptor(const struct env_beacon *beacon);
+/* These two by one thread at a time.  at_ns: as env_now_ns counts; UINT64_MAX: never. */
+void env_beacon_light(struct env_beacon *beacon, bool lit);
+void env_beacon_arm(struct env_beacon *beacon, uint64_t at_ns);
 
 /* "host:process", for people. */
 void env_process_name(char *name, size_t size);

@@ -1,4 +1,4 @@
-/* Mutex and condition for the blocking face of the client (client/wait.c), over env/linux alone. */
+/* Mutex and condition for the blocking face of client (client/turns.h), over env/linux alone. */
 #ifndef ENV_THREAD_H
 #define ENV_THREAD_H
 

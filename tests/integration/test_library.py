@@ -86,13 +86,16 @@ class Examples(Case):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def run_example(self, name, shared):
+    def run_examples(self, shared):
+        for name, said in (("put_get", "example/page/2"), ("layers", "32 of 32 layers computed")):
+            self.run_example(name, shared, said)
+
+    def run_example(self, name, shared, said):
         program = os.path.join(self.folder, name)
         linked = call("ldd", program)
         self.assertEqual("libsnowskin.so" in linked or "not found" in linked, shared, linked)
         output = call(program, self.cluster.address, env={"LD_LIBRARY_PATH": library_dir()})
-        self.assertIn("NOT_FOUND", output)
-        self.assertIn("example/page/2", output)
+        self.assertIn(said, output)
 
     def build(self, package):
         for name in sorted(os.listdir(EXAMPLES)):
@@ -103,11 +106,11 @@ class Examples(Case):
 
     def test_pkg_config_shared(self):
         self.build("snowskin")
-        self.run_example("put_get", True)
+        self.run_examples(True)
 
     def test_pkg_config_static(self):
         self.build("snowskin-static")
-        self.run_example("put_get", False)
+        self.run_examples(False)
 
     def build_by_cmake(self, *options):
         call(CMAKE, "-S", EXAMPLES, "-B", self.folder, f"-DCMAKE_PREFIX_PATH={prefix}",
@@ -116,11 +119,11 @@ class Examples(Case):
 
     def test_find_package_shared(self):
         self.build_by_cmake()
-        self.run_example("put_get", True)
+        self.run_examples(True)
 
     def test_find_package_static(self):
         self.build_by_cmake("-DSTATIC=ON")
-        self.run_example("put_get", False)
+        self.run_examples(False)
 
     def test_no_cluster_is_told(self):
         self.build("snowskin")

@@ -393,6 +393,14 @@ uint32_t env_loop_turn(struct env_loop *loop, uint64_t timeout_ns, uint64_t spin
     return ran;
 }
 
+uint64_t env_loop_rest(struct env_loop *loop)
+{
+    atomic_store(&loop->asleep, true); /* before has_work looks at `posted` */
+    if (has_work(loop) || (!list_is_empty(&loop->hot) && local_sleep(loop)))
+        return 0;
+    return loop->timers.first == NULL ? UINT64_MAX : loop->timers.first->at_ns;
+}
+
 /* ---- tasks, hooks, timers ------------------------------------------------------------------- */
 
 void env_loop_post(struct env_loop *loop, struct env_task *task)

@@ -365,6 +365,58 @@ static void test_leases(void **state)
     world_deinit(world);
 }
 
+static void return_lease(struct world *world, uint64_t session, uint64_t operation)
+{
+    struct wire_id id = {.id = operation};
+    struct wire_lease_return_msg back = {.operations = &id, .operations_count = 1};
+
+    world_step(world, &(struct core_input){.kind = CORE_MESSAGE,
+                                           .from = session,
+                                           .type = WIRE_lease_return,
+                                           .message = &back});
+}
+
+/* What is viewed stays, whatever waits for room and however long, until the view ends. */
+static void test_holds(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    const char *keys[] = {"a0", "a1", "a2"};
+    uint32_t flags = WIRE_LOOKUP_PLACES | WIRE_LOOKUP_HOLD;
+
+    (void)state;
+    small_open(&small, 8 * PAGE + 4096);
+    put_batch(world, small.session, "a", 8, 0);
+    assert_int_equal(lookup_send(world, small.session, 1, flags, keys, 2)->lease_ms, UINT32_MAX);
+    assert_int_equal(lookup_send(world, small.session, 1, flags, keys, 2)->lease_ms, UINT32_MAX);
+    assert_int_equal(world_metric(world, "leased_bytes"), 2 * PAGE);
+    /* A quarter of the pool; above it nothing is held, and nothing is left of the try. */
+    assert_int_equal(lookup_send(world, small.session, 2, flags, &keys[2], 1)->lease_ms, 0);
+    assert_int_equal(world_metric(world, "leased_bytes"), 2 * PAGE);
+    world_live(world, 60 * NS_PER_S);
+    put_batch(world, small.session, "b", 6, 0);
+    put_batch(world, small.session, "c", 6, 0);
+    assert_int_equal(lookup_status(world, small.session, "a0"), SNOW_OK);
+    assert_int_equal(lookup_status(world, small.session, "a1"), SNOW_OK);
+    assert_int_equal(lookup_status(world, small.session, "a2"), SNOW_NOT_FOUND);
+    /* A removal does not look at holds. */
+    assert_int_equal(remove_key(world, small.session, "a1"), SNOW_OK);
+    return_lease(world, small.session, 1);
+    return_lease(world, small.session, 1); /* nothing more */
+    assert_int_equal(world_metric(world, "leased_bytes"), 0);
+    put_batch(world, small.session, "d", 7, 0);
+    put(world, small.session, "e", PAGE);
+    assert_int_equal(lookup_status(world, small.session, "a0"), SNOW_NOT_FOUND);
+    /* They end with their session. */
+    assert_int_equal(
+        lookup_send(world, small.session, 3, flags, (const char *[]){"e"}, 1)->lease_ms,
+        UINT32_MAX);
+    world_step(world, &(struct core_input){.kind = CORE_SESSION_BREAK, .from = small.session});
+    world_live(world, 30 * NS_PER_S);
+    assert_int_equal(world_metric(world, "leased_bytes"), 0);
+    world_deinit(world);
+}
+
 static void test_lease_bound(void **state)
 {
     struct small_world small;
@@ -596,6 +648,7 @@ int main(void)
         cmocka_unit_test(test_soft_pins_go_last),
         cmocka_unit_test(test_pin_with_put),
         cmocka_unit_test(test_leases),
+        cmocka_unit_test(test_holds),
         cmocka_unit_test(test_lease_bound),
         cmocka_unit_test(test_leases_yield),
         cmocka_unit_test(test_reads_yield_later),

@@ -2,6 +2,7 @@
 #include "env/linux.h"
 #include "env/thread.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -35,6 +36,58 @@ static int teardown(void **state)
     env_loop_destroy(fixture->loop);
     env_linux_destroy(fixture->env);
     return 0;
+}
+
+/* ---- beacons: a loop that rests, seen from outside ------------------------------------------- */
+
+static bool is_readable(const struct env_beacon *beacon, int timeout_ms)
+{
+    struct pollfd watched = {.fd = env_beacon_descriptor(beacon), .events = POLLIN};
+
+    return poll(&watched, 1, timeout_ms) == 1;
+}
+
+static void on_nothing(struct env_task *task)
+{
+    (void)task;
+}
+
+static void on_nothing_timer(struct env_timer *timer)
+{
+    (void)timer;
+}
+
+static void test_beacons(void **state)
+{
+    struct fixture *fixture = *state;
+    struct env_task task = {.on_event = on_nothing};
+    struct env_timer timer = {.on_event = on_nothing_timer};
+    struct env_beacon *beacon;
+
+    assert_int_equal(env_beacon_create(fixture->loop, &beacon), SNOW_OK);
+    env_loop_turn(fixture->loop, 0, 0);
+    assert_int_equal(env_loop_rest(fixture->loop), UINT64_MAX);
+    assert_false(is_readable(beacon, 0));
+    env_beacon_light(beacon, true);
+    assert_true(is_readable(beacon, 0));
+    env_beacon_light(beacon, false);
+    assert_false(is_readable(beacon, 0));
+
+    env_loop_post(fixture->loop, &task);
+    assert_true(is_readable(beacon, 10000));
+    assert_int_equal(env_loop_rest(fixture->loop), 0);
+    assert_int_equal(env_loop_turn(fixture->loop, 0, 0), 2); /* the task, and what woke for it */
+    assert_false(is_readable(beacon, 0));
+
+    env_timer_arm(fixture->loop, &timer, env_now_ns(fixture->env) + 5 * NS_PER_MS);
+    env_beacon_arm(beacon, env_loop_rest(fixture->loop));
+    assert_true(is_readable(beacon, 10000));
+    assert_int_equal(env_loop_turn(fixture->loop, 0, 0), 1);
+    env_beacon_arm(beacon, env_loop_rest(fixture->loop));
+    assert_false(is_readable(beacon, 0));
+    env_beacon_arm(beacon, 0);
+    assert_true(is_readable(beacon, 10000));
+    env_beacon_destroy(beacon);
 }
 
 /* ---- timers --------------------------------------------------------------------------------- */
@@ -318,6 +371,7 @@ int main(int argc, char **argv)
     while (argc > 1 && strcmp(argv[1], "hang") == 0)
         pause();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_beacons, setup, teardown),
         cmocka_unit_test_setup_teardown(test_timers_fire_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_timer_for_the_past_waits_for_the_next_turn, setup,
                                         teardown),
