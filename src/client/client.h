@@ -88,6 +88,7 @@ struct client_put_op {
     void (*on_item)(struct client_put_op *op, uint32_t index); /* may be NULL */
     struct snow_put *items;
     size_t count;
+    struct env_worker *worker; /* who copies within the host; NULL: the loop */
     char reason[192]; /* out: what was in the way of the first item that failed, or "" */
 
     struct client_op base;
@@ -115,6 +116,7 @@ struct client_get_op {
     void (*on_item)(struct client_get_op *op, uint32_t index); /* may be NULL */
     struct snow_get *items;
     size_t count;
+    struct env_worker *worker; /* who copies within the host; NULL: the loop */
 
     struct client_op base;
     struct client_ask lookup;

@@ -458,6 +458,7 @@ static enum snow_status begin(struct client_get_op *op, const struct snow_call *
         return SNOW_INVALID;
     op->gets = arena_array(arena, op->count, sizeof(*op->gets));
     client_moves_init(&op->moves, client, &move_ops, op->base.deadline_ns, arena);
+    op->moves.worker = op->worker;
     if (op->gets == NULL || client_ask_init(&op->lookup, client, &lookup_ops, (uint32_t)op->count,
                                             op->base.deadline_ns, arena) != SNOW_OK)
         return SNOW_NO_MEMORY;

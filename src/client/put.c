@@ -631,6 +631,7 @@ static enum snow_status prepare(struct client_put_op *op, const struct snow_call
     op->puts = arena_array(arena, op->count, sizeof(*op->puts));
     op->aborts = arena_array(arena, op->count, sizeof(*op->aborts));
     client_moves_init(&op->moves, op->base.client, &move_ops, op->base.deadline_ns, arena);
+    op->moves.worker = op->worker;
     if (op->puts == NULL || op->aborts == NULL ||
         client_ask_init(&op->start, op->base.client, &start_ops, (uint32_t)op->count,
                         op->base.deadline_ns, arena) != SNOW_OK ||

@@ -33,16 +33,32 @@ void turns_init(struct snow_client *client)
     list_init(&client->beacons);
 }
 
+static void seat_free(struct turns_seat *seat)
+{
+    if (seat->condition != NULL)
+        env_condition_destroy(seat->condition);
+    if (seat->worker != NULL)
+        env_worker_destroy(seat->worker);
+    free(seat);
+}
+
 void turns_deinit(struct snow_client *client)
 {
     struct list_link *link;
 
-    while ((link = list_pop(&client->seats)) != NULL) {
-        struct turns_seat *seat = list_entry(link, struct turns_seat, link);
+    while ((link = list_pop(&client->seats)) != NULL)
+        seat_free(list_entry(link, struct turns_seat, link));
+}
 
-        env_condition_destroy(seat->condition);
-        free(seat);
-    }
+/* There is something to copy for who sits here; called on the loop. */
+static void on_work(void *owner)
+{
+    struct turns_seat *seat = owner;
+
+    env_mutex_lock(seat->client->mutex);
+    seat->work = true;
+    env_condition_wake_all(seat->condition);
+    env_mutex_unlock(seat->client->mutex);
 }
 
 static struct turns_seat *seat_take(struct snow_client *client)
@@ -55,9 +71,11 @@ static struct turns_seat *seat_take(struct snow_client *client)
     seat = calloc(1, sizeof(*seat));
     if (seat == NULL)
         return NULL;
+    seat->client = client;
     seat->condition = env_condition_create();
-    if (seat->condition == NULL) {
-        free(seat);
+    seat->worker = env_worker_create(client->loop, on_work, seat);
+    if (seat->condition == NULL || seat->worker == NULL) {
+        seat_free(seat);
         return NULL;
     }
     return seat;
@@ -110,13 +128,6 @@ void turns_pass(struct snow_client *client)
     }
 }
 
-static void leave(struct snow_client *client)
-{
-    env_mutex_lock(client->mutex);
-    turns_pass(client);
-    env_mutex_unlock(client->mutex);
-}
-
 void turns_turn(struct snow_client *client, uint64_t timeout_ns)
 {
     uint64_t from_ns = env_now_ns(client->env);
@@ -126,12 +137,53 @@ void turns_turn(struct snow_client *client, uint64_t timeout_ns)
         client->wait_ns = (client->wait_ns * 7 + env_now_ns(client->env) - from_ns) / 8;
 }
 
-/* This thread has the role: turns until its own operation has ended. */
-static void turn_until_done(struct ticket *ticket)
+/* By the thread that has the role, with the mutex: turns until its own operation has ended, or has
+ * something to copy; then the role is others'. */
+static void lead(struct ticket *ticket)
 {
-    while (!ticket->done)
-        turns_turn(ticket->client, UINT64_MAX);
-    leave(ticket->client);
+    struct snow_client *client = ticket->client;
+
+    env_mutex_unlock(client->mutex);
+    while (!ticket->done && !ticket->seat->work)
+        turns_turn(client, UINT64_MAX);
+    env_mutex_lock(client->mutex);
+    ticket->leads = false;
+    turns_pass(client);
+}
+
+/* With the mutex, which is left meanwhile. */
+static void copy(struct ticket *ticket)
+{
+    struct snow_client *client = ticket->client;
+
+    if (list_is_linked(&ticket->link))
+        list_remove(&ticket->link);
+    ticket->seat->work = false;
+    env_mutex_unlock(client->mutex);
+    env_worker_run(ticket->seat->worker);
+    env_mutex_lock(client->mutex);
+    if (ticket->done)
+        return;
+    ticket->leads = !client->turning;
+    if (client->turning)
+        list_push(&client->waiting, &ticket->link);
+    client->turning = true;
+}
+
+/* With the mutex. */
+static void wait_for_end(struct ticket *ticket)
+{
+    while (!ticket->done) {
+        if (ticket->leads)
+            lead(ticket);
+        else if (ticket->seat->work)
+            copy(ticket);
+        else
+            env_condition_wait(ticket->seat->condition, ticket->client->mutex, UINT64_MAX);
+    }
+    if (ticket->leads)
+        turns_pass(ticket->client);
+    list_push_front(&ticket->client->seats, &ticket->seat->link);
 }
 
 static void on_task(struct env_task *task)
@@ -200,23 +252,22 @@ enum snow_status turns_run(struct snow_client *client, struct ticket *ticket,
     ticket->start = start;
     ticket->task.on_event = on_task;
     env_mutex_lock(client->mutex);
-    if (!client->turning) {
-        client->turning = true;
-        env_mutex_unlock(client->mutex);
-        start(ticket);
-        turn_until_done(ticket);
-        return SNOW_OK;
-    }
+    bool first = !client->turning;
+
     status = turns_queue(ticket);
+    if (status == SNOW_OK && first) {
+        list_remove(&ticket->link);
+        ticket->leads = client->turning = true;
+    }
     env_mutex_unlock(client->mutex);
     if (status != SNOW_OK)
         return status;
-    env_loop_post(client->loop, &ticket->task);
+    if (first)
+        start(ticket);
+    else
+        env_loop_post(client->loop, &ticket->task);
     env_mutex_lock(client->mutex);
-    bool leads = turns_sit(ticket, UINT64_MAX);
-
+    wait_for_end(ticket);
     env_mutex_unlock(client->mutex);
-    if (leads)
-        turn_until_done(ticket); /* it may be done already */
     return SNOW_OK;
 }

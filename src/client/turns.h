@@ -4,11 +4,13 @@
  *           to wait.
  * Idea.     Whoever calls while nobody turns the loop takes that role: it starts its operation and
  *           turns until that has ended, for all others too.  The others post theirs to the loop and
- *           wait; the role is passed to one of them when its holder is done.  When nobody is left
+ *           wait; the role is passed to one of them when its holder is done.  Copies of bytes are
+ *           done by the thread whose operation they are of (env_worker), the role passed on
+ *           meanwhile: so many threads copy at once.  When nobody is left
  *           the loop rests, and beacons tell whoever watches them that it has something to do.
  * Invariants.
  *   B1  `turning`: exactly one thread is the loop's.  It is passed on while any waits.
- *   B2  A waiting ticket is in `waiting` until it is done or leads.
+ *   B2  A ticket that waits is in `waiting` until it is done, leads, or copies.
  *   B3  After a fork the child touches nothing: every call answers CLOSED.  snow_close frees,
  *       unless the fork came while another thread was in the middle of a turn, or operations of a
  *       queue were under way: then the memory is left.
@@ -26,6 +28,9 @@
 struct turns_seat {
     struct list_link link; /* in snow_client.seats */
     struct env_condition *condition;
+    struct env_worker *worker; /* copies by the thread that sits here */
+    struct snow_client *client;
+    bool work; /* mutex: there is something to copy */
 };
 
 /* Somebody else's loop looks at it while nobody turns ours. */
@@ -57,9 +62,9 @@ struct ticket {
     void (*start)(struct ticket *ticket); /* on the loop */
     struct env_task task;
     struct list_link link;   /* in waiting; mutex */
-    struct turns_seat *seat; /* NULL: this thread turns */
+    struct turns_seat *seat; /* from its beginning to its end */
     bool done;               /* mutex, or the turner's own */
-    bool leads;              /* mutex: it is to turn from now on */
+    bool leads;              /* mutex: its thread has the role */
 };
 
 void turns_init(struct snow_client *client);

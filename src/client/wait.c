@@ -173,8 +173,10 @@ static void on_put(struct client_put_op *op)
 
 static void start_put(struct ticket *ticket)
 {
-    client_put_start(ticket->client->client, &list_entry(ticket, struct put_call, ticket)->op,
-                     ticket->call);
+    struct put_call *put = list_entry(ticket, struct put_call, ticket);
+
+    put->op.worker = ticket->seat->worker;
+    client_put_start(ticket->client->client, &put->op, ticket->call);
 }
 
 enum snow_status snow_put(struct snow_client *client, struct snow_put *items, size_t count,
@@ -209,8 +211,10 @@ static void on_get(struct client_get_op *op)
 
 static void start_get(struct ticket *ticket)
 {
-    client_get_start(ticket->client->client, &list_entry(ticket, struct get_call, ticket)->op,
-                     ticket->call);
+    struct get_call *get = list_entry(ticket, struct get_call, ticket);
+
+    get->op.worker = ticket->seat->worker;
+    client_get_start(ticket->client->client, &get->op, ticket->call);
 }
 
 enum snow_status snow_get(struct snow_client *client, struct snow_get *items, size_t count,
