@@ -510,6 +510,7 @@ void core_mount(struct core *core, const struct core_input *input)
     node->timer.on_event = on_silence;
     copy_text(node->address, mount->address);
     copy_text(node->host, mount->host);
+    copy_text(node->domain, mount->domain.size > 0 ? mount->domain : mount->host);
     copy_text(node->near, mount->near);
     copy_text(node->name, mount->name);
     if (new_process || node->secret_term != core->term)

@@ -3,10 +3,11 @@
  * Problem.  A chain of objects is usable only to its first hole, so what belongs together should
  *           die together; yet all nodes are to be filled alike.
  * Idea.     The objects of a request go to one segment until 64 MiB, then to the next: the better
- *           of two random candidates.  An object goes into one extent when it can, else into
- *           pieces of that segment; into pieces of several when it is larger than one.  One of more
- *           than 64 MiB is striped over several nodes that have room.  Copies go to different
- *           nodes, and to different hosts when there are enough.
+ *           of two random candidates (--placement=request); or each goes its own way (spread).
+ *           An object goes into one extent when it can, else into pieces of that segment; into
+ *           pieces of several when it is larger than one.  One of more than 64 MiB is striped over
+ *           several nodes that have room.  Copies go to different nodes, and to different failure
+ *           domains, or at least hosts, when there are enough.
  * Threads.  The core's own. */
 #include "core/inside.h"
 
@@ -16,6 +17,7 @@
 #define PIECE_MIN (64 * KIB)
 #define PIECE_MORE MIB /* beyond LIMIT_PARTS, an object may have one piece more for each of these */
 #define STRIPE_TRIES 4u
+#define DISTANCE_MAX 2u
 #define NEARLY_FULL 50u /* per mille of a segment that is free */
 
 bool core_segment_open(const struct core *core, const struct segment *segment)
@@ -52,22 +54,31 @@ static bool may_serve(const struct core *core, const struct choice *choice,
     return true;
 }
 
-static bool host_is_taken(const struct core *core, const struct choice *choice,
-                          const struct segment *segment)
+/* How far from the parts that are taken: 0 on the host of one, 1 in the failure domain of one, 2 in
+ * neither. */
+static uint32_t distance(const struct core *core, const struct choice *choice,
+                         const struct segment *segment)
 {
-    const char *host = core->nodes[segment->node]->host;
+    const struct node *node = core->nodes[segment->node];
+    uint32_t least = DISTANCE_MAX;
 
-    for (uint32_t i = 0; i < choice->taken_count; i++) {
-        if (strcmp(node_of(core, &choice->taken[i])->host, host) == 0)
-            return true;
+    for (uint32_t i = 0; i < choice->taken_count && least > 0; i++) {
+        const struct node *other = node_of(core, &choice->taken[i]);
+
+        if (strcmp(other->host, node->host) == 0)
+            least = 0;
+        else if (strcmp(other->domain, node->domain) == 0)
+            least = 1;
     }
-    return false;
+    return least;
 }
 
-/* One that may serve, from a random start on; one of another host, if there is one. */
-static struct segment *random_segment(struct core *core, const struct choice *choice)
+/* One that may serve, of this name if it is not empty: the farthest, from a random start on. */
+static struct segment *random_segment(struct core *core, const struct choice *choice,
+                                      struct bytes name)
 {
-    struct segment *same_host = NULL;
+    struct segment *best = NULL;
+    uint32_t farthest = 0;
     uint32_t start;
 
     if (core->segment_count == 0)
@@ -76,31 +87,19 @@ static struct segment *random_segment(struct core *core, const struct choice *ch
     for (uint32_t i = 0; i < core->segment_count; i++) {
         struct segment *segment = core->segments[(start + i) % core->segment_count];
 
-        if (!may_serve(core, choice, segment))
+        if (!may_serve(core, choice, segment) ||
+            (name.size > 0 && !bytes_equal(name, bytes_of_string(segment->name))))
             continue;
-        if (!host_is_taken(core, choice, segment))
+        uint32_t far = distance(core, choice, segment);
+
+        if (far == DISTANCE_MAX)
             return segment;
-        if (same_host == NULL)
-            same_host = segment;
+        if (best == NULL || far > farthest) {
+            best = segment;
+            farthest = far;
+        }
     }
-    return same_host;
-}
-
-static struct segment *named_segment(struct core *core, const struct choice *choice)
-{
-    uint32_t start;
-
-    if (choice->name.size == 0 || core->segment_count == 0)
-        return NULL;
-    start = (uint32_t)rng_below(&core->rng, core->segment_count);
-    for (uint32_t i = 0; i < core->segment_count; i++) {
-        struct segment *segment = core->segments[(start + i) % core->segment_count];
-
-        if (may_serve(core, choice, segment) &&
-            bytes_equal(choice->name, bytes_of_string(segment->name)))
-            return segment;
-    }
-    return NULL;
+    return best;
 }
 
 /* Per mille of it, what it may grow by included. */
@@ -134,27 +133,34 @@ static struct segment *better(struct core *core, struct segment *a, struct segme
 
 static struct segment *better_of_two(struct core *core, const struct choice *choice)
 {
-    struct segment *one = random_segment(core, choice);
+    struct segment *one = random_segment(core, choice, bytes_of(NULL, 0));
 
     if (core->segment_count < 2 || one == NULL)
         return one;
-    struct segment *other = random_segment(core, choice);
+    /* As far as the first: there is none farther. */
+    return better(core, one, random_segment(core, choice, bytes_of(NULL, 0)));
+}
 
-    return host_is_taken(core, choice, one) == host_is_taken(core, choice, other)
-               ? better(core, one, other)
-               : one;
+/* Where the request's objects go now: all to one segment, until they are many; when each goes
+ * elsewhere, only where room was made for one. */
+static uint16_t kept_segment(const struct core *core, const struct request *request)
+{
+    if (core->options.placement == CORE_PLACEMENT_SPREAD)
+        return request->lacking_first ? request->lacking : UINT16_MAX;
+    return request->placed < REQUEST_SHARE ? request->segment : UINT16_MAX;
 }
 
 static struct segment *choose(struct core *core, const struct request *request,
                               const struct choice *choice)
 {
     bool first = choice->taken_count == 0;
-    uint16_t kept = first ? request->segment : request->lacking;
+    uint16_t kept = first ? kept_segment(core, request) : request->lacking;
 
-    if (kept != UINT16_MAX && (first ? request->placed < REQUEST_SHARE : !request->lacking_first) &&
+    if (kept != UINT16_MAX && (first || !request->lacking_first) &&
         may_serve(core, choice, core->segments[kept]))
         return core->segments[kept];
-    struct segment *named = named_segment(core, choice);
+    struct segment *named =
+        choice->name.size > 0 ? random_segment(core, choice, choice->name) : NULL;
 
     return named != NULL ? named : better_of_two(core, choice);
 }
@@ -404,10 +410,14 @@ enum snow_status core_place(struct core *core, struct request *request, uint32_t
             request->lacking_first = replica == 0;
             return SNOW_NO_SPACE;
         }
+        if (replica > 0 && distance(core, &choice, segment) < DISTANCE_MAX)
+            core_count(core, CORE_METRIC_copies_near, 1);
         number_parts(&parts[*count], taken, replica);
         *count += taken;
     }
     request->placed += item->size;
+    if (core->options.placement == CORE_PLACEMENT_SPREAD)
+        request->lacking = UINT16_MAX; /* the next one begins anew */
     return SNOW_OK;
 }
 

@@ -265,7 +265,8 @@ struct node {
     uint32_t secret_term; /* the term its secret was made in */
     char address[LIMIT_NAME_SIZE + 1];
     char host[LIMIT_NAME_SIZE + 1];
-    char near[LIMIT_NAME_SIZE + 1]; /* address from within the host, may be empty */
+    char domain[LIMIT_NAME_SIZE + 1]; /* what fails with it: its host's name if it names none */
+    char near[LIMIT_NAME_SIZE + 1];   /* address from within the host, may be empty */
     char name[LIMIT_NAME_SIZE + 1];
 };
 

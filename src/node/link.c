@@ -174,6 +174,7 @@ static void mount(struct node *node)
                                      .address = bytes_of_string(node_address(node)),
                                      .host = bytes_of_string(env_host(node->env)),
                                      .name = bytes_of_string(node->options.name),
+                                     .domain = bytes_of_string(node->options.domain),
                                      .segments = infos,
                                      .segments_count = node->segment_count,
                                      .near = bytes_of_string(rpc_near_address(node->rpc))};

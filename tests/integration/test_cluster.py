@@ -443,6 +443,22 @@ class Large(Case):
                 holder.stop()
             head.stop()
 
+    def test_copies_go_to_different_domains(self):
+        with Folder() as folder:
+            head = master(folder + "/state", "127.0.0.1:0", "--placement", "spread")
+            at = ["--master", head.address]
+            # All of them on one host: it is the same for everybody, and the domains decide nothing.
+            nodes = [node(head.address, "--domain", domain) for domain in ("a", "a", "b")]
+            for i in range(6):
+                status, output, errors = run("put", f"key-{i}", "--copies", "3", "--json", *at,
+                                             data=bytes([i]) * 5000)
+                self.assertEqual((status, json.loads(output)["copies_missing"]), (0, 0), errors)
+            counters = json.loads(run("stat", "--json", *at)[1])["counters"]
+            self.assertEqual(counters["copies_near"], 12)
+            for holder in nodes:
+                holder.stop()
+            head.stop()
+
     def test_free_space_is_usable_space(self):
         cluster = dev("--reserve", "4KiB")
         at = ["--master", cluster.address]

@@ -43,6 +43,7 @@ struct world_node {
     uint64_t incarnation;
     uint64_t process;
     const char *host;
+    const char *domain; /* NULL: none */
     uint64_t size;
     uint64_t ready; /* of each segment, when it is mounted */
     uint32_t slot_count;
@@ -619,6 +620,8 @@ static inline struct world_request *node_mount_send(struct world *world, struct 
     mount->process = node->process;
     mount->address = world_key("127.0.0.1:1");
     mount->host = world_key(node->host);
+    if (node->domain != NULL)
+        mount->domain = world_key(node->domain);
     mount->segments_count = node->segment_count;
     mount->segments = world_take(world, node->segment_count, sizeof(*mount->segments));
     for (uint32_t i = 0; i < node->segment_count; i++)

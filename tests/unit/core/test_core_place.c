@@ -161,6 +161,124 @@ static void a_look_up_too_large_to_answer_is_told(void **state)
     world_deinit(&world);
 }
 
+static uint32_t nodes_of_batch(struct world *world, uint64_t session, uint32_t count)
+{
+    struct wire_put_start_req *put = world_take(world, 1, sizeof(*put));
+    uint64_t nodes = 0;
+
+    put->operation = world->token + 1;
+    put->items = world_take(world, count, sizeof(*put->items));
+    put->items_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        char *key = world_take(world, 1, 24);
+
+        snprintf(key, 24, "b%u-%u", (uint32_t)world->token, i);
+        put->items[i] = (struct wire_put_item){
+            .key = world_key(key), .size = 1 * MIB, .depth = WIRE_DEPTH_UNKNOWN, .replicas = 1};
+    }
+    struct world_request *request = put_send(world, session, put, 0);
+
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(request->grants[i].status, SNOW_OK);
+        nodes |= nodes_of(&request->grants[i], 0);
+    }
+    return (uint32_t)__builtin_popcountll(nodes);
+}
+
+/* A chain dies with one node, or loses something with each. */
+static void a_request_stays_together_unless_it_is_to_spread(void **state)
+{
+    struct world world;
+    uint64_t session;
+
+    (void)state;
+    open_nodes(&world, 4, 1 * GIB);
+    session = session_open(&world, 0);
+    assert_int_equal(nodes_of_batch(&world, session, 60), 1);
+    assert_true(nodes_of_batch(&world, session, 100) <= 2); /* 64 MiB, then the next */
+    world_deinit(&world);
+
+    world_init(&world);
+    world.options.placement = CORE_PLACEMENT_SPREAD;
+    world_open(&world);
+    for (uint32_t i = 0; i < 4; i++)
+        node_start(&world, 1 * GIB, 4096);
+    session = session_open(&world, 0);
+    assert_int_equal(nodes_of_batch(&world, session, 60), 4);
+    world_deinit(&world);
+}
+
+/* Room that was made for one that spreads is where it goes. */
+static void a_full_pool_serves_who_spreads(void **state)
+{
+    struct world world;
+    uint64_t session;
+
+    (void)state;
+    world_init(&world);
+    world.options.placement = CORE_PLACEMENT_SPREAD;
+    world_open(&world);
+    for (uint32_t i = 0; i < 3; i++)
+        node_start(&world, 4 * MIB, 1024);
+    session = session_open(&world, 0);
+    for (uint32_t i = 0; i < 60; i++) {
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "k%u", i);
+        put(&world, session, key, 500 * KIB);
+    }
+    assert_true(world_metric(&world, "evicted_objects") <= 60 - 3 * 7);
+    world_deinit(&world);
+}
+
+static void copies_go_to_other_domains_or_at_least_hosts(void **state)
+{
+    static const struct {
+        const char *host;
+        const char *domain;
+    } nodes[] = {{"one", "rack-a"}, {"two", "rack-a"}, {"two", "rack-b"}, {"three", "rack-a"}};
+    struct world world;
+    uint64_t session;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct world_node *node = node_add(&world, 1 * GIB, 4096);
+
+        node->host = nodes[i].host;
+        node->domain = nodes[i].domain;
+        node_mount(&world, node);
+        node_tell_all(&world, node);
+    }
+    session = session_open(&world, 0);
+    for (uint32_t i = 0; i < 40; i++) {
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "k%u", i);
+        struct world_request *request = start(&world, session, key, 4096, 2);
+        uint64_t used = nodes_of(&request->grants[0], 0) | nodes_of(&request->grants[0], 1);
+
+        assert_int_equal(__builtin_popcountll(used), 2);
+        /* Never two of host two; the only node of rack b is one of them, unless its host is. */
+        assert_true((used & (1u << 2 | 1u << 3)) != (1u << 2 | 1u << 3));
+        assert_true((used & 1u << 3) || (used & 1u << 2));
+    }
+    uint64_t near = world_metric(&world, "copies_near");
+
+    /* Four copies: one has to share the host; and it is told. */
+    struct world_request *request = start(&world, session, "four", 4096, 4);
+
+    assert_int_equal(request->grants[0].places_count, 4);
+    assert_true(world_metric(&world, "copies_near") > near);
+    request = start(&world, session, "five", 4096, 5);
+    assert_int_equal(request->grants[0].places_count, 4);
+    grant_write(&world, world_key("five"), 4096, &request->grants[0], 0);
+    request = put_end_gen(&world, session, "five", request->grants[0].gen, 15);
+    assert_int_equal(request->statuses[0].shortfall, 1);
+    world_deinit(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +286,9 @@ int main(void)
         cmocka_unit_test(copies_share_the_nodes_and_never_one),
         cmocka_unit_test(without_room_for_equal_stripes_it_goes_where_there_is_some),
         cmocka_unit_test(a_look_up_too_large_to_answer_is_told),
+        cmocka_unit_test(a_request_stays_together_unless_it_is_to_spread),
+        cmocka_unit_test(a_full_pool_serves_who_spreads),
+        cmocka_unit_test(copies_go_to_other_domains_or_at_least_hosts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
