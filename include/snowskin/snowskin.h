@@ -155,6 +155,31 @@ SNOW_API enum snow_status snow_get(struct snow_client *client, struct snow_get *
                                    const struct snow_call *call);
 SNOW_API void snow_free(void *data);
 
+/* ---- views ---- */
+
+/* An object, looked at without a copy: in the memory of a node on this host.  One that lies on
+ * another host, or in several parts, is copied to memory of the view's own.  The bytes stay as they
+ * are until the view ends, whatever happens to the object, to its node or to the client: removal
+ * and eviction leave the memory alone that long.  So end views soon: what is viewed is not
+ * evicted, and a session may hold a quarter of the pool so (above it: LIMIT; snow_get works). */
+struct snow_view {
+    struct snow_key key;
+    uint64_t reserved[2];
+    /* out */
+    enum snow_status status; /* OK, NOT_FOUND, LIMIT ... */
+    const void *at;          /* only to be read */
+    size_t size;
+    uint32_t copied; /* 1: to memory of its own */
+    void *handle;    /* the library's; NULL: nothing has to be ended */
+};
+
+SNOW_API enum snow_status snow_view(struct snow_client *client, struct snow_view *items,
+                                    size_t count, const struct snow_call *call);
+
+/* Ends views, in any order; those without a handle are passed over.  Any thread; also after
+ * snow_close, not during it.  In the child of a fork it only forgets them. */
+SNOW_API void snow_view_end(struct snow_view *items, size_t count);
+
 /* ---- exists, size ---- */
 
 struct snow_stat {

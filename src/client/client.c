@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#define HOLD_RETURN_NS (5 * NS_PER_S)
 #define HELLO_TIMEOUT_MS 3000
 #define PROGRESS_TIMEOUT_MS 5000
 #define ABORT_NS (5 * NS_PER_S) /* how long the answer to a put_abort is awaited */
@@ -45,6 +46,92 @@ const char *client_metric_name(uint32_t index)
 
 /* ---- the link to the master ----------------------------------------------------------------- */
 
+/* A message that returns holds. */
+struct hold_return {
+    struct rpc_call call;
+    struct list_link of_client;
+    struct client *client;
+    uint32_t count;
+    struct wire_id operations[];
+};
+
+/* One that finds no memory ends with the session. */
+static void owe(struct client *client, uint64_t operation)
+{
+    if (client->owed_count == client->owed_capacity) {
+        size_t capacity = client->owed_capacity * 2 + 16;
+        uint64_t *more = realloc(client->owed, capacity * sizeof(*more));
+
+        if (more == NULL)
+            return;
+        client->owed = more;
+        client->owed_capacity = capacity;
+    }
+    client->owed[client->owed_count++] = operation;
+}
+
+static void hold_return_free(struct hold_return *sent)
+{
+    list_remove(&sent->of_client);
+    sent->client->hold_return_count--;
+    free(sent);
+}
+
+static void return_owed(struct client *client);
+
+static void on_holds_returned(struct rpc_call *call, enum snow_status status, const void *reply,
+                              bool last)
+{
+    struct hold_return *sent = list_entry(call, struct hold_return, call);
+    struct client *client = sent->client;
+
+    (void)reply;
+    if (!last)
+        return;
+    /* GONE and the like: the session has ended, and they with it. */
+    for (uint32_t i = 0; i < sent->count && (status == SNOW_CLOSED || status == SNOW_TIMEOUT); i++)
+        owe(client, sent->operations[i].id);
+    hold_return_free(sent);
+    if (status != SNOW_CLOSED) /* then when the link is up again */
+        return_owed(client);
+}
+
+/* Sends the last ones that are owed; false: not now. */
+static bool send_owed(struct client *client, struct rpc_conn *conn)
+{
+    uint32_t count =
+        client->owed_count < LIMIT_BATCH_ITEMS ? (uint32_t)client->owed_count : LIMIT_BATCH_ITEMS;
+    struct hold_return *sent = calloc(1, sizeof(*sent) + count * sizeof(sent->operations[0]));
+    struct wire_hold_return_req message = {.operations_count = count};
+
+    if (sent == NULL)
+        return false;
+    sent->client = client;
+    sent->count = count;
+    sent->call.on_reply = on_holds_returned;
+    for (uint32_t i = 0; i < count; i++)
+        sent->operations[i].id = client->owed[client->owed_count - count + i];
+    message.operations = sent->operations;
+    list_push(&client->hold_returns, &sent->of_client);
+    client->hold_return_count++;
+    if (rpc_call_start(conn, &sent->call, WIRE_hold_return, &message, NULL,
+                       client_now_ns(client) + HOLD_RETURN_NS) != SNOW_OK) {
+        hold_return_free(sent);
+        return false;
+    }
+    client->owed_count -= count;
+    return true;
+}
+
+static void return_owed(struct client *client)
+{
+    struct rpc_conn *conn = rpc_peer_conn(&client->master);
+
+    while (conn != NULL && client->owed_count > 0 &&
+           client->hold_return_count < CLIENT_HOLD_RETURNS_MAX && send_owed(client, conn))
+        client_count(client, CLIENT_METRIC_leases_returned, 1);
+}
+
 static void on_up(struct rpc_peer *peer, const struct wire_hello_rep *hello)
 {
     struct client *client = list_entry(peer, struct client, master);
@@ -56,6 +143,7 @@ static void on_up(struct rpc_peer *peer, const struct wire_hello_rep *hello)
     client->term = hello->term;
     client->link_failure = SNOW_OK;
     client->reason[0] = 0;
+    return_owed(client);
     list_init(&asking);
     while ((link = list_pop(&client->asking)) != NULL)
         list_push(&asking, link);
@@ -183,6 +271,7 @@ enum snow_status client_create(struct env_loop *loop, const struct client_option
     client->next_operation = env_random(client->env);
     list_init(&client->asking);
     list_init(&client->aborts);
+    list_init(&client->hold_returns);
     arena_init(&client->scratch, 0);
     client_nodes_open(client);
     status = open_all(client, reason);
@@ -223,6 +312,12 @@ void client_destroy(struct client *client)
         abort_free(abort);
     }
     client_nodes_close(client);
+    while ((link = list_first(&client->hold_returns)) != NULL) {
+        struct hold_return *sent = list_entry(link, struct hold_return, of_client);
+
+        rpc_call_cancel(&sent->call);
+        hold_return_free(sent);
+    }
     rpc_peer_close(&client->master);
     if (client->transport != NULL)
         client->transport->ops->close(client->transport);
@@ -231,6 +326,7 @@ void client_destroy(struct client *client)
     if (client->rpc != NULL)
         rpc_destroy(client->rpc);
     arena_deinit(&client->scratch);
+    free(client->owed);
     free(client);
 }
 
@@ -294,6 +390,12 @@ void client_lease_return(struct client *client, uint64_t operation)
     /* One that does not leave runs out by itself. */
     if (conn != NULL && rpc_oneway(conn, WIRE_lease_return, &message) == SNOW_OK)
         client_count(client, CLIENT_METRIC_leases_returned, 1);
+}
+
+void client_hold_return(struct client *client, uint64_t operation)
+{
+    owe(client, operation);
+    return_owed(client);
 }
 
 /* ---- giving grants back --------------------------------------------------------------------- */

@@ -89,7 +89,7 @@ struct client_put_op {
     struct snow_put *items;
     size_t count;
     struct env_worker *worker; /* who copies within the host; NULL: the loop */
-    char reason[192]; /* out: what was in the way of the first item that failed, or "" */
+    char reason[192];          /* out: what was in the way of the first item that failed, or "" */
 
     struct client_op base;
     struct client_ask start; /* put_start of items without a grant */
@@ -118,6 +118,10 @@ struct client_get_op {
     size_t count;
     struct env_worker *worker; /* who copies within the host; NULL: the loop */
 
+    /* One an item, zeroed: objects that lie in this host's memory are looked at there, and `to` is
+     * where; NULL: all are copied. */
+    struct transport_view *views;
+
     struct client_op base;
     struct client_ask lookup;
     struct client_moves moves;
@@ -125,11 +129,17 @@ struct client_get_op {
     uint32_t open;         /* items without a result */
     uint32_t flags;        /* WIRE_LOOKUP_* */
     bool leased;           /* a lease has to be returned */
+    bool holds;            /* what this message found is held */
+    uint32_t viewed;       /* out: views that were opened.  Not 0: client_hold_return of
+                            * base.operation when the last of them has ended */
 };
 
 void client_get_start(struct client *client, struct client_get_op *op,
                       const struct snow_call *call);
 void client_get_cancel(struct client_get_op *op);
+/* The views that a get with this base.operation opened have ended; said again when the link to the
+ * master is down. */
+void client_hold_return(struct client *client, uint64_t operation);
 
 struct client_exists_op {
     void (*on_done)(struct client_exists_op *op);

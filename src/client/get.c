@@ -85,7 +85,10 @@ static void stop(struct client_get_op *op)
 {
     client_ask_cancel(&op->lookup);
     client_moves_cancel(&op->moves);
-    if (op->leased)
+    /* A hold runs out by nothing: it is returned also when its answer may have been lost. */
+    if (op->views != NULL && op->viewed == 0)
+        client_hold_return(op->base.client, op->base.operation);
+    else if (op->views == NULL && op->leased)
         client_lease_return(op->base.client, op->base.operation);
 }
 
@@ -343,6 +346,36 @@ static bool make_room(struct client_get_op *op, uint32_t index, uint64_t object_
     return status == SNOW_OK;
 }
 
+/* Looks at the object where it lies, when that is on this host and in one piece.  True: the item
+ * has ended. */
+static bool view(struct client_get_op *op, uint32_t index, const struct wire_found *found)
+{
+    struct snow_get *item = &op->items[index];
+    enum snow_status status = SNOW_NOT_READY;
+
+    for (uint32_t i = 0; i < found->places_count && status == SNOW_NOT_READY; i++) {
+        const struct wire_place *place = &found->places[i];
+        struct client_node *node = client_node_find(op->base.client, place->node);
+
+        if (node == NULL || node->near == NULL || place->parts != 1)
+            continue;
+        status = !op->holds ? SNOW_LIMIT
+                            : node->near->transport->ops->view(node->near, place, found->gen,
+                                                               &op->views[index]);
+    }
+    if (status != SNOW_OK && status != SNOW_LIMIT)
+        return false; /* it is copied: another copy may serve, or a newer version */
+    if (status == SNOW_OK) {
+        op->viewed++;
+        item->to = (void *)(uintptr_t)op->views[index].at;
+        item->size = (size_t)found->size;
+        item->object_size = found->size;
+        client_count(op->base.client, CLIENT_METRIC_views, 1);
+    }
+    finish_item(op, index, status);
+    return true;
+}
+
 static void take_found(struct client_get_op *op, uint32_t index, const struct wire_found *found)
 {
     struct get_item *get = &op->gets[index];
@@ -355,6 +388,8 @@ static void take_found(struct client_get_op *op, uint32_t index, const struct wi
         finish_item(op, index, SNOW_INVALID);
         return;
     }
+    if (op->views != NULL && view(op, index, found))
+        return;
     if (!make_room(op, index, found->size))
         return;
     get->places = arena_array(&op->base.arena, found->places_count, sizeof(*get->places));
@@ -402,7 +437,8 @@ static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t cou
     struct client_get_op *op = op_of(ask);
     const struct wire_lookup_rep *reply = message;
 
-    op->leased = op->leased || reply->lease_ms > 0;
+    op->holds = reply->lease_ms > 0;
+    op->leased = op->leased || op->holds;
     for (uint32_t i = 0; i < count && i < reply->items_count; i++) {
         const struct wire_found *found = &reply->items[i];
         enum snow_status status =
@@ -449,7 +485,9 @@ static enum snow_status begin(struct client_get_op *op, const struct snow_call *
     op->gets = NULL;
     op->open = 0;
     op->leased = false;
-    op->flags = WIRE_LOOKUP_PLACES | WIRE_LOOKUP_LEASE | WIRE_LOOKUP_TOUCH;
+    op->viewed = 0;
+    op->flags = WIRE_LOOKUP_PLACES | WIRE_LOOKUP_TOUCH |
+                (op->views != NULL ? WIRE_LOOKUP_HOLD : WIRE_LOOKUP_LEASE);
     if (client->options.guard_ms > 0)
         op->flags |= WIRE_LOOKUP_GUARD;
     if (call->flags & SNOW_CALL_UNORDERED)

@@ -9,6 +9,7 @@
 
 #define CLIENT_PARTS_MAX 4u    /* messages of one operation to the master under way */
 #define CLIENT_ABORTS_MAX 256u /* put_aborts under way */
+#define CLIENT_HOLD_RETURNS_MAX 64u /* hold_returns under way */
 #define CLIENT_NODE_BUCKETS 64u
 
 enum client_metric {
@@ -54,6 +55,11 @@ struct client {
     struct list asking;            /* struct client_ask: wait for the link */
     struct list aborts;            /* struct abort under way */
     uint32_t abort_count;
+    uint64_t *owed; /* operations whose holds the master still has to take back */
+    size_t owed_count;
+    size_t owed_capacity;
+    struct list hold_returns; /* struct hold_return: asked to, not answered */
+    uint32_t hold_return_count;
     uint64_t unknown_since_ns; /* the master misses an inventory since then; 0: not */
     uint64_t counters[CLIENT_METRIC_COUNT];
 

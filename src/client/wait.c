@@ -8,6 +8,7 @@
 #include "client/inside.h"
 #include "client/queue.h"
 #include "client/turns.h"
+#include "client/views.h"
 #include "env/linux.h"
 #include "env/thread.h"
 
@@ -26,6 +27,7 @@ void snow_options_init(struct snow_options *options)
 
 static void free_all(struct snow_client *client)
 {
+    views_leave(client);
     if (client->client != NULL)
         client_destroy(client->client);
     if (client->loop != NULL)

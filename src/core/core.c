@@ -137,6 +137,8 @@ static request_handler handler_of(uint16_t type)
         return core_put_abort;
     case WIRE_lookup:
         return core_lookup;
+    case WIRE_hold_return:
+        return core_hold_return;
     case WIRE_remove:
         return core_remove;
     case WIRE_remove_match:

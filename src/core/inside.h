@@ -225,6 +225,7 @@ void core_grown(struct core *core, struct node *node, const struct wire_grown_ms
 /* ---- read.c: look-ups, leases, what `continues` names ---- */
 
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session);
+void core_hold_return(struct core *core, const struct core_input *input, uint32_t session);
 void core_lease_return(struct core *core, const struct wire_lease_return_msg *message,
                        uint32_t session);
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation);

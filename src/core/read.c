@@ -580,13 +580,26 @@ void core_lease_return(struct core *core, const struct wire_lease_return_msg *me
 {
     for (uint32_t i = 0; i < message->operations_count; i++) {
         struct read *read = find_read(core, session, message->operations[i].id);
-        struct read *hold = find_hold(core, session, message->operations[i].id);
 
         if (read != NULL)
             end_lease(core, read);
-        if (hold != NULL)
-            core_read_free(core, hold);
     }
+}
+
+void core_hold_return(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_hold_return_req *message = input->message;
+    struct wire_hold_return_rep *reply = core_out(core, 1, sizeof(*reply));
+
+    for (uint32_t i = 0; i < message->operations_count; i++) {
+        struct read *hold = find_hold(core, session, message->operations[i].id);
+
+        if (hold == NULL)
+            continue;
+        core_read_free(core, hold);
+        reply->returned++;
+    }
+    core_reply(core, input->token, WIRE_hold_return, reply);
 }
 
 uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes)

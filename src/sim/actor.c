@@ -4,7 +4,9 @@
  * Invariants.
  *   A1  What an operation names (keys, bytes) lives in its lane until the operation has ended, or
  *       its process has.
- *   A2  After a crash the attempts that were under way stay open in the history: nobody knows. */
+ *   A2  What a lane views stays as it is until the lane's next operation.
+ *   A3  After a crash the attempts that were under way stay open in the history: nobody knows. */
+#include "base/hash.h"
 #include "sim/cluster.h"
 
 #include <stdio.h>
@@ -37,6 +39,9 @@ struct lane {
     struct snow_get gets[BATCH_MAX];
     struct snow_stat stats[BATCH_MAX];
     struct snow_item items[BATCH_MAX];
+    struct transport_view views[BATCH_MAX];
+    uint64_t view_hashes[BATCH_MAX]; /* of what was seen at first */
+    uint64_t held;                   /* operation of views that have not ended; 0: none */
     snow_read_id read_id;
     struct client_put_op put_op;
     struct client_get_op get_op;
@@ -68,6 +73,9 @@ static void rest_a_while(struct lane *lane)
 {
     struct cluster *cluster = lane->actor->cluster;
     uint64_t pause_ns = rng_between(&cluster->rng, 1, 60) * NS_PER_MS;
+
+    if (lane->held != 0 && rng_chance(&cluster->rng, 1, 4))
+        pause_ns *= 50;
 
     if (cluster->plan.duration_ns > 60 * NS_PER_S)
         pause_ns *= 8;
@@ -163,6 +171,41 @@ static void judge_failed_proof(struct lane *lane, const char *what, enum snow_st
         find_failed_proof(lane, what, status);
 }
 
+/* What the lane looks at is as it was at first; then it looks away. */
+static void end_views(struct lane *lane)
+{
+    struct cluster *cluster = lane->actor->cluster;
+
+    for (uint32_t i = 0; i < BATCH_MAX; i++) {
+        const struct transport_view *view = &lane->views[i];
+
+        if (view->space == NULL)
+            continue;
+        if (world_process_alive(lane->actor->env) &&
+            hash_seeded(bytes_of(view->at, lane->gets[i].size), 0) != lane->view_hashes[i])
+            cluster_find(cluster, "bytes: what a view shows has changed: key %u", lane->keys[i]);
+        transport_view_end(&lane->views[i]);
+    }
+    if (lane->held != 0)
+        client_hold_return(lane->actor->client, lane->held);
+    lane->held = 0;
+}
+
+static void keep_views(struct lane *lane, const struct client_get_op *op)
+{
+    if (op->views == NULL)
+        return;
+    for (uint32_t i = 0; i < lane->count; i++) {
+        struct snow_get *get = &lane->gets[i];
+
+        if (lane->views[i].space != NULL)
+            lane->view_hashes[i] = hash_seeded(bytes_of(get->to, get->size), 0);
+        else if (get->status == SNOW_OK)
+            free(get->to); /* it was copied, and has been checked */
+    }
+    lane->held = op->viewed > 0 ? op->base.operation : 0;
+}
+
 static void on_get(struct client_get_op *op)
 {
     struct lane *lane = list_entry(op, struct lane, get_op);
@@ -182,6 +225,7 @@ static void on_get(struct client_get_op *op)
         if (wrong != NULL)
             cluster_find(cluster, "%s", wrong);
     }
+    keep_views(lane, op);
     if (lane->proving && lane->gets[0].status != SNOW_OK)
         judge_failed_proof(lane, "get", lane->gets[0].status);
     after(lane);
@@ -275,13 +319,15 @@ static void start_put(struct lane *lane, uint32_t deadline_ms)
 static void start_get(struct lane *lane, uint32_t deadline_ms)
 {
     struct snow_call call = {.deadline_ms = deadline_ms, .read_id = &lane->read_id};
+    bool view = !lane->proving && rng_chance(&lane->actor->cluster->rng, 1, 3);
 
     lane->kind = LANE_GET;
     for (uint32_t i = 0; i < lane->count; i++)
         lane->gets[i] = (struct snow_get){.key = key_of(lane, i),
-                                          .to = lane->bytes[i],
-                                          .room = lane->actor->cluster->plan.object_max};
+                                          .to = view ? NULL : lane->bytes[i],
+                                          .room = view ? 0 : lane->actor->cluster->plan.object_max};
     memset(&lane->get_op, 0, sizeof(lane->get_op));
+    lane->get_op.views = view ? lane->views : NULL;
     lane->get_op.on_done = on_get;
     lane->get_op.items = lane->gets;
     lane->get_op.count = lane->count;
@@ -322,6 +368,7 @@ static void next_operation(struct lane *lane)
     uint64_t draw = rng_below(&cluster->rng, 100);
 
     lane->kind = LANE_IDLE;
+    end_views(lane);
     if (cluster->stopping)
         return;
     choose_keys(lane);
@@ -366,6 +413,8 @@ void actor_prove(struct actor *actor)
     struct lane *lane = &actor->lanes[0];
 
     world_alarm_cancel(&lane->pause);
+    for (uint32_t i = 0; i < CLUSTER_LANES; i++)
+        end_views(&actor->lanes[i]);
     lane->proving = true;
     lane->proof = 0;
     prove_step(lane);
@@ -419,14 +468,16 @@ void actor_start(struct actor *actor)
 
 static void cancel(struct lane *lane)
 {
-    if (lane->kind == LANE_PUT)
+    if (lane->kind == LANE_PUT) {
         client_put_cancel(&lane->put_op);
-    else if (lane->kind == LANE_GET)
+    } else if (lane->kind == LANE_GET) {
         client_get_cancel(&lane->get_op);
-    else if (lane->kind == LANE_EXISTS)
+        keep_views(lane, &lane->get_op); /* what had ended before */
+    } else if (lane->kind == LANE_EXISTS) {
         client_exists_cancel(&lane->exists_op);
-    else if (lane->kind == LANE_REMOVE)
+    } else if (lane->kind == LANE_REMOVE) {
         client_keys_cancel(&lane->keys_op);
+    }
     lane->kind = LANE_IDLE;
 }
 
@@ -440,6 +491,7 @@ void actor_crash(struct actor *actor)
     for (uint32_t i = 0; i < CLUSTER_LANES; i++) {
         world_alarm_cancel(&actor->lanes[i].pause);
         cancel(&actor->lanes[i]);
+        end_views(&actor->lanes[i]);
     }
     client_destroy(actor->client);
     env_loop_destroy(actor->loop);

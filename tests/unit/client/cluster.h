@@ -30,6 +30,7 @@ struct cluster {
     struct node *nodes[NODES_MAX];
     struct env_loop *loop; /* to wait on */
     struct snow_client *client;
+    uint32_t transport; /* enum snow_transport of the clients */
 };
 
 static inline void on_line(void *owner, const char *line)
@@ -89,14 +90,16 @@ static inline struct snow_client *open_client(struct cluster *cluster, uint32_t 
     snow_options_init(&options);
     options.master = master_address(cluster->master);
     options.deadline_ms = deadline_ms;
+    options.transport = cluster->transport;
     assert_int_equal(snow_open(&options, &client, NULL), SNOW_OK);
     return client;
 }
 
-static inline struct cluster *open_cluster(int nodes, uint64_t memory)
+static inline struct cluster *open_cluster_by(uint32_t transport, int nodes, uint64_t memory)
 {
     struct cluster *cluster = calloc(1, sizeof(*cluster));
 
+    cluster->transport = transport;
     cluster->env = env_linux_create();
     for (int i = 0; i <= NODES_MAX; i++)
         obs_log_init(&cluster->logs[i], OBS_WARNING, on_line, wall_ms, cluster->env);
@@ -106,6 +109,11 @@ static inline struct cluster *open_cluster(int nodes, uint64_t memory)
         open_node(cluster, i, memory);
     cluster->client = open_client(cluster, 0);
     return cluster;
+}
+
+static inline struct cluster *open_cluster(int nodes, uint64_t memory)
+{
+    return open_cluster_by(SNOW_TRANSPORT_ANY, nodes, memory);
 }
 
 static inline void close_cluster(struct cluster *cluster)

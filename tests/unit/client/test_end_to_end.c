@@ -7,6 +7,12 @@ static int setup(void **state)
     return 0;
 }
 
+static int setup_tcp(void **state)
+{
+    *state = open_cluster_by(SNOW_TRANSPORT_TCP, 2, 64 * MIB);
+    return 0;
+}
+
 static int teardown(void **state)
 {
     close_cluster(*state);
@@ -319,5 +325,6 @@ int main(void)
         cmocka_unit_test(no_master),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests_name("within the host", tests, setup, teardown) +
+           cmocka_run_group_tests_name("by TCP", tests, setup_tcp, teardown);
 }
