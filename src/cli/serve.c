@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define CHECK_NS (100 * NS_PER_MS)
+#define IN_USE_NS (4 * NS_PER_S) /* how long a segment of another process is waited for */
 #define DRAIN_CHECK_NS (5 * NS_PER_MS)
 #define DRAIN_NS (3 * NS_PER_S)
 
@@ -80,13 +81,31 @@ static int open_master(struct service *service)
     return CLI_DONE;
 }
 
+/* Clients of this host that an earlier process of the node had may have its files mapped a moment
+ * longer than it lived. */
+static enum snow_status open_when_free(struct service *service, const char *token,
+                                       const char **reason)
+{
+    struct cli *cli = service->cli;
+    uint64_t until_ns = env_now_ns(cli->env) + IN_USE_NS;
+    enum snow_status status = SNOW_IN_USE;
+
+    while (status == SNOW_IN_USE && !service->stopping) {
+        status = node_open(cli->env, &cli->node, bytes_of_string(token), &service->node_log,
+                           &service->node, reason);
+        if (status != SNOW_IN_USE || env_now_ns(cli->env) >= until_ns)
+            return status;
+        env_loop_turn(service->loop, CHECK_NS, 0);
+    }
+    return status;
+}
+
 static int open_node(struct service *service, const char *token)
 {
     struct cli *cli = service->cli;
     char text[32];
     const char *reason = "";
-    enum snow_status status = node_open(cli->env, &cli->node, bytes_of_string(token),
-                                        &service->node_log, &service->node, &reason);
+    enum snow_status status = open_when_free(service, token, &reason);
 
     if (status != SNOW_OK) {
         cli_error(cli, "a node of %s at %s%s%s for the master at %s (%s): %s",

@@ -7,8 +7,8 @@
 #include "client/client.h"
 #include "rpc/peer.h"
 
-#define CLIENT_PARTS_MAX 4u    /* messages of one operation to the master under way */
-#define CLIENT_ABORTS_MAX 256u /* put_aborts under way */
+#define CLIENT_PARTS_MAX 4u         /* messages of one operation to the master under way */
+#define CLIENT_ABORTS_MAX 256u      /* put_aborts under way */
 #define CLIENT_HOLD_RETURNS_MAX 64u /* hold_returns under way */
 #define CLIENT_NODE_BUCKETS 64u
 
