@@ -62,6 +62,7 @@ struct side {
     void *state;
     struct bench_samples samples;
     double rates[BENCH_ROUNDS_MAX];
+    double cpu_ns[BENCH_ROUNDS_MAX]; /* an item */
     uint64_t wire_bytes;
 };
 
@@ -119,6 +120,7 @@ static bool run_round(struct bench *bench, struct side *side, uint32_t index)
         return false;
     side->rates[index] =
         round.elapsed_ns == 0 ? 0 : (double)round.items * 1e9 / (double)round.elapsed_ns;
+    side->cpu_ns[index] = round.items == 0 ? 0 : (double)round.cpu_ns / (double)round.items;
     side->wire_bytes = round.wire_bytes;
     bench->last_items = round.items;
     return true;
@@ -179,11 +181,15 @@ static bool run_rounds(struct bench *bench, const struct bench_row *row, struct 
     spread(sides[0].rates, rounds, result->rate);
     quantiles(&sides[0].samples, &result->p50_us, &result->p99_us);
     result->wire_bytes = sides[0].wire_bytes;
+    spread(sides[0].cpu_ns, rounds, spread_ns);
+    result->cpu_ns = spread_ns[1];
     if (sides[1].ops != NULL) {
         result->limit = sides[1].ops->name;
         spread(sides[1].rates, rounds, result->limit_rate);
         quantiles(&sides[1].samples, &result->limit_p50_us, &result->limit_p99_us);
         result->limit_wire_bytes = sides[1].wire_bytes;
+        spread(sides[1].cpu_ns, rounds, spread_ns);
+        result->limit_cpu_ns = spread_ns[1];
     }
     if (row->op == BENCH_EXISTS) {
         spread(server_ns, rounds, spread_ns);

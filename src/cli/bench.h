@@ -42,6 +42,7 @@ const char *bench_transport_name(enum snow_transport transport);
 struct bench_round {
     uint64_t items;
     uint64_t elapsed_ns;
+    uint64_t cpu_ns;     /* of all processes of the side */
     uint64_t wire_bytes; /* of one call, both ways; 0: not measured */
 };
 
@@ -59,6 +60,8 @@ struct bench_result {
     const char *limit; /* name of the limit program; NULL: none */
     double rate[3];    /* items a second: least, median, most */
     double limit_rate[3];
+    double cpu_ns; /* of all processes, an item */
+    double limit_cpu_ns;
     double p50_us;
     double p99_us;
     double limit_p50_us;
@@ -111,6 +114,8 @@ extern const struct bench_side_ops bench_ring;
 bool bench_cluster_need(struct bench *bench, uint32_t nodes, uint64_t memory_bytes,
                         uint64_t slot_bytes);
 void bench_cluster_stop(struct bench *bench);
+/* Processor time that its processes have used so far. */
+uint64_t bench_cluster_cpu_ns(const struct bench *bench);
 /* Starts this binary with other arguments and waits until it prints a line that begins with
  * `expect`; the rest of that line goes into rest.  False: told why. */
 bool bench_child_start(struct bench *bench, char *const argv[], const char *expect,

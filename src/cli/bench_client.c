@@ -259,6 +259,7 @@ static bool side_run(void *pointer, uint64_t window_ns, struct bench_round *roun
                      struct bench_samples *samples)
 {
     struct client_side *side = pointer;
+    uint64_t before_ns = env_cpu_ns() + bench_cluster_cpu_ns(side->bench);
 
     for (uint32_t i = 0; i < side->row.threads; i++) {
         side->threads[i].window_ns = window_ns;
@@ -270,7 +271,9 @@ static bool side_run(void *pointer, uint64_t window_ns, struct bench_round *roun
                            side->row.depth > 1 ? bench_calls_events : bench_calls_blocking,
                            side->threads, sizeof(side->threads[0])))
         return false;
-    *round = (struct bench_round){.wire_bytes = side->wire_bytes};
+    *round = (struct bench_round){.wire_bytes = side->wire_bytes,
+                                  .cpu_ns =
+                                      env_cpu_ns() + bench_cluster_cpu_ns(side->bench) - before_ns};
     for (uint32_t i = 0; i < side->row.threads; i++) {
         const struct client_thread *thread = &side->threads[i];
 

@@ -112,6 +112,16 @@ void bench_cluster_stop(struct bench *bench)
     bench->objects_loaded = false;
 }
 
+uint64_t bench_cluster_cpu_ns(const struct bench *bench)
+{
+    const struct bench_cluster *cluster = &bench->cluster;
+    uint64_t ns = cluster->master_runs ? env_child_cpu_ns(&cluster->master) : 0;
+
+    for (uint32_t i = 0; i < cluster->node_count; i++)
+        ns += env_child_cpu_ns(&cluster->nodes[i]);
+    return ns;
+}
+
 bool bench_cluster_need(struct bench *bench, uint32_t nodes, uint64_t memory_bytes,
                         uint64_t slot_bytes)
 {

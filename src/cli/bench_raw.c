@@ -419,10 +419,20 @@ static void *raw_open(struct bench *bench, const struct bench_row *row)
     return NULL;
 }
 
+static uint64_t peers_cpu_ns(const struct raw_side *side)
+{
+    uint64_t ns = 0;
+
+    for (uint32_t i = 0; i < 1 + BENCH_NODES_MAX; i++)
+        ns += side->peers[i].pid == 0 ? 0 : env_child_cpu_ns(&side->peers[i]);
+    return ns;
+}
+
 static bool raw_run(void *pointer, uint64_t window_ns, struct bench_round *round,
                     struct bench_samples *samples)
 {
     struct raw_side *side = pointer;
+    uint64_t before_ns = env_cpu_ns() + peers_cpu_ns(side);
 
     for (uint32_t i = 0; i < side->row.threads; i++) {
         side->threads[i].window_ns = window_ns;
@@ -431,7 +441,8 @@ static bool raw_run(void *pointer, uint64_t window_ns, struct bench_round *round
     if (!bench_threads_run(side->bench, side->row.threads, work, side->threads,
                            sizeof(side->threads[0])))
         return false;
-    *round = (struct bench_round){.wire_bytes = bench_shape_bytes(&side->shape)};
+    *round = (struct bench_round){.wire_bytes = bench_shape_bytes(&side->shape),
+                                  .cpu_ns = env_cpu_ns() + peers_cpu_ns(side) - before_ns};
     for (uint32_t i = 0; i < side->row.threads; i++) {
         if (side->threads[i].failed) {
             cli_error(side->bench->cli, "the limit program lost a connection to its peers");

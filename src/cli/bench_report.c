@@ -55,6 +55,8 @@ static void print_json(const struct bench_row *row, const struct bench_result *r
     json_object_set_new(object, "target", number_or_null(row->target));
     json_object_set_new(object, "server_ns_per_key", number_or_null(result->server_ns_per_key));
     json_object_set_new(object, "table_ns_per_key", number_or_null(result->table_ns_per_key));
+    json_object_set_new(object, "cpu_ns_per_item", number_or_null(result->cpu_ns));
+    json_object_set_new(object, "limit_cpu_ns_per_item", number_or_null(result->limit_cpu_ns));
     json_object_set_new(object, "wire_bytes", number_or_null((double)result->wire_bytes));
     json_object_set_new(object, "limit_wire_bytes",
                         number_or_null((double)result->limit_wire_bytes));
@@ -92,8 +94,8 @@ void bench_report_begin(const struct bench *bench)
            "Connections: congestion control %s, buffers of the system's size, no delay.\n\n",
            options->warm_ns / NS_PER_MS, options->rounds, options->window_ns / NS_PER_MS,
            bench->socket.congestion == NULL ? "cubic (near peers)" : bench->socket.congestion);
-    printf("%-34s %9s %9s %9s %9s   %-8s %9s %9s %6s %6s\n", "operation", "items/s", "bytes/s",
-           "p50 us", "p99 us", "limit", "items/s", "p50 us", "ratio", "aim");
+    printf("%-34s %9s %9s %9s %9s   %-8s %9s %9s %6s %6s %6s\n", "operation", "items/s", "bytes/s",
+           "p50 us", "p99 us", "limit", "items/s", "p50 us", "cpu", "ratio", "aim");
 }
 
 static void print_table(const struct bench_row *row, const struct bench_result *result)
@@ -119,8 +121,9 @@ static void print_table(const struct bench_row *row, const struct bench_result *
            row->size == 0 ? "" : rate_text(result->rate[1] * (double)row->size, texts[1], 16),
            result->p50_us, result->p99_us);
     if (result->limit != NULL)
-        printf("   %-8s %9s %9.1f %6.2f", result->limit,
+        printf("   %-8s %9s %9.1f %6.2f %6.2f", result->limit,
                rate_text(result->limit_rate[1], texts[2], 16), result->limit_p50_us,
+               result->limit_cpu_ns > 0 ? result->cpu_ns / result->limit_cpu_ns : 0,
                ratio_of(result));
     if (row->target > 0)
         printf(" %6.2f", row->target);
@@ -145,5 +148,7 @@ void bench_report_end(const struct bench *bench)
 {
     if (!bench->cli->options.json)
         printf("\nratio: items/s of the operation to those of its limit: a program that does the "
-               "same exchanges\nover the same kind of sockets, or memory, and nothing else.\n");
+               "same exchanges\nover the same kind of sockets, or memory, and nothing else.  cpu: "
+               "processor "
+               "time an item of all processes,\nin times that of the limit's.\n");
 }
