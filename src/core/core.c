@@ -249,6 +249,11 @@ static void take_input(struct core *core, const struct core_input *input)
     }
 }
 
+bool core_keeps(uint16_t type)
+{
+    return type != WIRE_lookup;
+}
+
 void core_step(struct core *core, uint64_t now_ns, const struct core_input *input,
                struct core_outputs *outputs)
 {

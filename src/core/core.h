@@ -49,10 +49,11 @@ enum core_input_kind {
 
 struct core_input {
     enum core_input_kind kind;
-    uint64_t from;        /* session, or number of a node (0 for a mount) */
-    uint64_t token;       /* of a request: comes back with its replies; unique while it is open */
-    uint16_t type;        /* of the message */
-    const void *message;  /* decoded; of a request: stays until its last reply or CORE_CANCEL */
+    uint64_t from;  /* session, or number of a node (0 for a mount) */
+    uint64_t token; /* of a request: comes back with its replies; unique while it is open */
+    uint16_t type;  /* of the message */
+    /* Decoded; of a request of a type that core_keeps: stays until its last reply or CORE_CANCEL */
+    const void *message;
     uint64_t deadline_ns; /* of a request, in core time; UINT64_MAX: none */
 };
 
@@ -111,6 +112,9 @@ struct core_start {
 MUST_CHECK enum snow_status core_create(const struct core_options *options,
                                         const struct core_start *start, struct core **core);
 void core_destroy(struct core *core);
+
+/* Whether requests of this type may have to wait: others are answered whole by their step. */
+bool core_keeps(uint16_t type);
 
 void core_step(struct core *core, uint64_t now_ns, const struct core_input *input,
                struct core_outputs *outputs);

@@ -395,6 +395,12 @@ static bool role_may_send(const struct rpc_conn *conn, uint16_t type)
     }
 }
 
+static bool keeps(void *owner, uint16_t type)
+{
+    (void)owner;
+    return core_keeps(type);
+}
+
 static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *request,
                        uint16_t type, const void *message, uint64_t payload_size)
 {
@@ -405,15 +411,12 @@ static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *r
                                .type = type,
                                .deadline_ns = rpc_request_deadline_ns(request)};
 
-    (void)message;
     if (row->server != WIRE_SERVER_LEADER_ONLY || !role_may_send(conn, type) || payload_size > 0 ||
         link == NULL) {
         rpc_fail(request, SNOW_INVALID);
         return;
     }
-    if (!rpc_request_keep(request))
-        return;
-    input.message = rpc_request_message(request);
+    input.message = message;
     if (!ticket_take(master, link, request, &input.token)) {
         rpc_fail(request, SNOW_NO_MEMORY);
         return;
@@ -516,6 +519,7 @@ static enum snow_status open_network(struct master *master, const char **reason)
     static const struct rpc_service service = {
         .on_hello = on_hello,
         .on_request = on_request,
+        .keeps = keeps,
         .on_oneway = on_oneway,
         .on_request_gone = on_request_gone,
         .on_close = on_close,

@@ -11,6 +11,7 @@
 #include "wire/grant.h"
 
 #define NODE_BUCKETS 4096u
+#define NODE_SPARE_MAX 1024u /* activities kept for the next */
 
 /* Something is inside an extent, or it is being written: lives from then until neither holds. */
 struct activity {
@@ -61,6 +62,8 @@ struct node {
     struct slots segments[LIMIT_SEGMENTS_PER_NODE];
     uint32_t segment_count;
     struct list buckets[NODE_BUCKETS]; /* of activities */
+    struct list spare;                 /* activities that nothing needs */
+    uint32_t spare_count;
     uint64_t counters[NODE_METRIC_COUNT];
     uint32_t transfers; /* batches of writes and reads under way; read by any thread */
 

@@ -32,6 +32,12 @@ static bool is_master(const struct node *node, const struct rpc_conn *conn)
     return conn == rpc_peer_conn(&node->master);
 }
 
+static bool keeps(void *owner, uint16_t type)
+{
+    (void)owner;
+    return type == WIRE_write; /* its bytes come later */
+}
+
 static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *request,
                        uint16_t type, const void *message, uint64_t payload_size)
 {
@@ -97,6 +103,7 @@ static enum snow_status open_service(struct node *node, struct bytes token, cons
     static const struct rpc_service service = {
         .on_hello = on_hello,
         .on_request = on_request,
+        .keeps = keeps,
         .on_oneway = on_oneway,
         .on_request_gone = on_request_gone,
         .on_close = on_close,
@@ -135,6 +142,8 @@ static void close_all(struct node *node)
         while ((link = list_pop(&node->buckets[i])) != NULL)
             free(list_entry(link, struct activity, in_bucket));
     }
+    for (struct list_link *link; (link = list_pop(&node->spare)) != NULL;)
+        free(list_entry(link, struct activity, in_bucket));
     if (node->segment_count > 0)
         slots_close_memory(&node->segments[0]);
     if (node->beat_loop != NULL)
@@ -211,6 +220,7 @@ enum snow_status node_open(struct env *env, const struct node_options *options, 
     list_init(&node->freed);
     list_init(&node->locals);
     list_init(&node->marked);
+    list_init(&node->spare);
     for (uint32_t i = 0; i < NODE_BUCKETS; i++)
         list_init(&node->buckets[i]);
     status = open_parts(node, token, reason);

@@ -70,6 +70,7 @@ struct rpc_conn *rpc_conn_create(struct rpc *rpc, enum rpc_conn_state state)
     conn->rpc = rpc;
     conn->state = state;
     conn->version = WIRE_VERSION_MIN;
+    conn->input_size = RPC_INPUT_SIZE;
     list_init(&conn->out);
     list_init(&conn->held);
     arena_init(&conn->arena, RPC_MESSAGE_SIZE_MAX);
@@ -251,6 +252,11 @@ struct env_conn *rpc_conn_stream(const struct rpc_conn *conn)
 uint32_t rpc_conn_queued(const struct rpc_conn *conn)
 {
     return conn->queued > UINT32_MAX ? UINT32_MAX : (uint32_t)conn->queued;
+}
+
+uint64_t rpc_conn_queued_payload(const struct rpc_conn *conn)
+{
+    return conn->queued_payload;
 }
 
 uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn)

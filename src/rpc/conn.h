@@ -30,11 +30,13 @@ enum rpc_metric {
 #define RPC_SLOT_BITS 10u
 _Static_assert(LIMIT_REQUESTS_PER_CONN == 1u << RPC_SLOT_BITS, "a slot for each open request");
 
-#define RPC_DRAIN_MAX MIB               /* bytes drained for an ended call before we reset */
-#define RPC_INPUT_SIZE (256 * KIB)      /* bytes taken from a stream at once, payload apart */
-#define RPC_SINK_SIZE (64 * KIB)        /* drained at once */
-#define RPC_TURN_BYTES_MAX (4 * MIB)    /* received or sent on a connection in one turn */
-#define RPC_HELLO_BODY_MAX (4 * KIB)    /* body of a frame of a peer that has not greeted */
+#define RPC_DRAIN_MAX MIB            /* bytes drained for an ended call before we reset */
+#define RPC_INPUT_SIZE (256 * KIB)   /* bytes taken from a stream at once, payload apart */
+#define RPC_HOT_SIZE (256 * KIB)     /* of payload at once: it is looked at while in the cache */
+#define RPC_COPY_MAX (16 * KIB)      /* a payload up to it is copied rather than received alone */
+#define RPC_SINK_SIZE (64 * KIB)     /* drained at once */
+#define RPC_TURN_BYTES_MAX (4 * MIB) /* received or sent on a connection in one turn */
+#define RPC_HELLO_BODY_MAX (4 * KIB) /* body of a frame of a peer that has not greeted */
 #define RPC_MESSAGE_SIZE_MAX (16 * MIB) /* memory of one decoded message */
 
 struct rpc {
@@ -144,16 +146,18 @@ struct rpc_conn {
 
     /* Sending. */
     struct list out;
-    struct list held;      /* replies that wait for the end of the incoming payload */
-    size_t queued;         /* bytes of frames in out and held */
-    size_t queued_replies; /* of which replies */
-    bool blocked;          /* the stream took less than given; on_writable will come */
+    struct list held;        /* replies that wait for the end of the incoming payload */
+    size_t queued;           /* bytes of frames in out and held */
+    size_t queued_replies;   /* of which replies */
+    uint64_t queued_payload; /* bytes of payload that the stream has not taken */
+    bool blocked;            /* the stream took less than given; on_writable will come */
 
     /* Receiving. */
     uint8_t *partial; /* a frame that has not come whole */
     size_t partial_size;
     size_t partial_capacity;
-    uint8_t *rest; /* came behind the frame at which reading paused; NULL: none */
+    size_t input_size; /* of the shared buffer that the next receive uses */
+    uint8_t *rest;     /* came behind the frame at which reading paused; NULL: none */
     size_t rest_size;
     struct rpc_incoming incoming;
     struct arena arena; /* the message being handled */

@@ -138,19 +138,23 @@ enum snow_status rpc_payload_cut(struct rpc_conn *conn, const uint8_t *at, size_
 int rpc_payload_iov(struct rpc_conn *conn, struct iovec *iov, int max, bool *complete)
 {
     struct rpc_incoming *incoming = &conn->incoming;
+    uint64_t room = RPC_HOT_SIZE;
     int count = 0;
 
     *complete = false;
     for (uint32_t i = incoming->piece_next; i < incoming->piece_count; i++) {
         struct rpc_piece *piece = &incoming->pieces[i];
-        bool whole = piece->at != NULL || piece->size <= RPC_SINK_SIZE;
+        uint64_t size = piece->at == NULL && piece->size > RPC_SINK_SIZE ? RPC_SINK_SIZE
+                        : piece->size > room                             ? room
+                                                                         : piece->size;
 
-        if (count == max)
+        if (count == max || room == 0)
             return count;
         iov[count].iov_base = piece->at != NULL ? piece->at : conn->rpc->sink;
-        iov[count].iov_len = whole ? (size_t)piece->size : RPC_SINK_SIZE;
+        iov[count].iov_len = (size_t)size;
+        room -= size;
         count++;
-        if (!whole)
+        if (size < piece->size)
             return count;
     }
     *complete = true;
@@ -193,8 +197,10 @@ void rpc_payload_take(struct rpc_conn *conn, const uint8_t *data, size_t size)
             conn->rpc->counters[RPC_METRIC_bytes_drained] += taken;
         else
             piece->at += taken;
-        if (at != NULL && data != NULL)
+        if (at != NULL && data != NULL) {
             memcpy(at, data, taken);
+            conn->rpc->counters[RPC_METRIC_bytes_copied] += taken;
+        }
         piece->size -= taken;
         incoming->left -= taken;
         if (piece->size == 0)

@@ -5,6 +5,8 @@
  * Idea.     One call receives into up to three places in order: what is left of a payload, or of a
  *           frame that came in part; then the endpoint's shared buffer.  Frames that lie whole in
  *           the shared buffer are handled there; a part of one moves to a buffer of its own size.
+ *           Behind a frame with a large payload no more is received than another one's header and
+ *           body: its payload then goes into its own place, uncopied.
  * Invariants.
  *   I1  Nothing of a connection lies in the shared buffer when rpc_receive returns: what was not
  *       looked at because reading paused is its `rest`, and comes before what the stream has.
@@ -101,6 +103,15 @@ static void handle_frame(struct rpc_conn *conn, const struct frame_header *heade
         rpc_hello_reply(conn, header, body);
 }
 
+/* How much the shared buffer takes behind this frame. */
+static void expect_like(struct rpc_conn *conn, const struct frame_header *header)
+{
+    size_t size = FRAME_HEADER_SIZE + header->body_size;
+
+    conn->input_size =
+        header->payload_size > RPC_COPY_MAX && size < RPC_INPUT_SIZE ? size : RPC_INPUT_SIZE;
+}
+
 /* ---- parts of frames ------------------------------------------------------------------------ */
 
 /* Bytes that a frame of which a part is here still needs before more can be said. */
@@ -150,6 +161,7 @@ static void take_partial(struct rpc_conn *conn)
     conn->partial_size = 0;
     conn->partial_capacity = 0;
     rpc_payload_expect(conn, header.payload_size);
+    expect_like(conn, &header);
     handle_frame(conn, &header, bytes_of(frame + FRAME_HEADER_SIZE, header.body_size));
     if (capacity > RPC_HELLO_BODY_MAX || conn->partial != NULL) {
         free(frame);
@@ -185,6 +197,7 @@ static size_t feed_frame(struct rpc_conn *conn, const uint8_t *at, size_t size)
     if (size - FRAME_HEADER_SIZE < header.body_size)
         return 0;
     rpc_payload_expect(conn, header.payload_size);
+    expect_like(conn, &header);
     handle_frame(conn, &header, bytes_of(at + FRAME_HEADER_SIZE, header.body_size));
     return FRAME_HEADER_SIZE + header.body_size;
 }
@@ -262,7 +275,7 @@ static ssize_t receive_once(struct rpc_conn *conn)
         direct += iov[i].iov_len;
     if (complete) {
         iov[count].iov_base = rpc->input;
-        iov[count].iov_len = RPC_INPUT_SIZE;
+        iov[count].iov_len = conn->input_size;
         count++;
     }
     ssize_t got = env_conn_receive(conn->stream, iov, count);

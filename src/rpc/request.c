@@ -146,19 +146,62 @@ static void answer_near(struct rpc_request *request, const struct wire_near_req 
     rpc_reply(request, &reply, true);
 }
 
-static void serve(struct rpc_conn *conn, const struct frame_header *header, struct bytes body,
-                  const void *message)
+/* Decodes a request's message into memory of its own. */
+static enum snow_status keep(struct rpc_request *request)
+{
+    enum snow_status status;
+    void *message;
+
+    request->kept_body = malloc(request->body.size + 1);
+    if (request->kept_body == NULL)
+        return SNOW_NO_MEMORY;
+    if (request->body.size > 0)
+        memcpy(request->kept_body, request->body.at, request->body.size);
+    status = wire_request_decode(request->type, bytes_of(request->kept_body, request->body.size),
+                                 request->conn->version, &request->arena, &message);
+    if (status != SNOW_OK)
+        return status;
+    request->message = message;
+    request->kept = true;
+    return SNOW_OK;
+}
+
+/* Decodes it, for as long as its service wants. */
+static enum snow_status decode(struct rpc_request *request)
+{
+    struct rpc_conn *conn = request->conn;
+    const struct rpc_service *service = conn->rpc->service;
+    enum snow_status status;
+    void *message;
+
+    if (service->keeps != NULL && service->keeps(conn->rpc->owner, request->type))
+        return keep(request);
+    status =
+        wire_request_decode(request->type, request->body, conn->version, &conn->arena, &message);
+    if (status == SNOW_OK)
+        request->message = message;
+    return status;
+}
+
+static void serve(struct rpc_conn *conn, const struct frame_header *header, struct bytes body)
 {
     struct rpc *rpc = conn->rpc;
     struct rpc_request *request = request_create(conn, header);
+    enum snow_status status = SNOW_NO_MEMORY;
 
-    if (request == NULL) {
-        rpc_conn_bad(conn, RPC_METRIC_no_memory);
+    if (request != NULL) {
+        request->body = body;
+        request->is_new = true;
+        status = decode(request);
+    }
+    if (status != SNOW_OK) {
+        if (request != NULL)
+            request_free(request);
+        rpc_conn_bad(conn, request == NULL ? RPC_METRIC_no_memory : RPC_METRIC_bad_message);
         return;
     }
-    request->message = message;
-    request->body = body;
-    request->is_new = true;
+    const void *message = request->message;
+
     rpc_count(rpc, RPC_METRIC_requests);
     if (header->type == WIRE_ping || header->type == WIRE_near) {
         if (header->type == WIRE_ping)
@@ -187,8 +230,6 @@ static void serve(struct rpc_conn *conn, const struct frame_header *header, stru
 void rpc_request_arrived(struct rpc_conn *conn, const struct frame_header *header,
                          struct bytes body)
 {
-    void *message;
-
     if (header->type == WIRE_hello || header->request_id == 0 ||
         rpc_slots_at(&conn->requests, header->request_id) != NULL) {
         rpc_conn_bad(conn, RPC_METRIC_bad_request_id);
@@ -200,13 +241,8 @@ void rpc_request_arrived(struct rpc_conn *conn, const struct frame_header *heade
         refuse(conn, header, SNOW_INVALID);
         return;
     }
-    if (wire_request_decode(header->type, body, header->version, &conn->arena, &message) !=
-        SNOW_OK) {
-        rpc_conn_bad(conn, RPC_METRIC_bad_message);
-        return;
-    }
     conn->incoming.request_id = header->request_id;
-    serve(conn, header, body, message);
+    serve(conn, header, body);
 }
 
 /* ---- what its service asks ------------------------------------------------------------------ */
@@ -243,26 +279,13 @@ const void *rpc_request_message(const struct rpc_request *request)
 
 bool rpc_request_keep(struct rpc_request *request)
 {
-    void *message;
-
     if (request->kept)
         return true;
     ASSERT(request->is_new); /* later there is nothing left to keep */
-    request->kept_body = malloc(request->body.size + 1);
-    if (request->kept_body == NULL) {
-        rpc_conn_bad(request->conn, RPC_METRIC_no_memory);
-        return false;
-    }
-    if (request->body.size > 0)
-        memcpy(request->kept_body, request->body.at, request->body.size);
-    if (wire_request_decode(request->type, bytes_of(request->kept_body, request->body.size),
-                            request->conn->version, &request->arena, &message) != SNOW_OK) {
-        rpc_conn_bad(request->conn, RPC_METRIC_no_memory);
-        return false;
-    }
-    request->message = message;
-    request->kept = true;
-    return true;
+    if (keep(request) == SNOW_OK)
+        return true;
+    rpc_conn_bad(request->conn, RPC_METRIC_no_memory);
+    return false;
 }
 
 void rpc_request_receive(struct rpc_request *request, const struct rpc_payload *to,

@@ -57,6 +57,9 @@ struct rpc_service {
      * rpc_request_receive must be called before this returns, or the payload is drained. */
     void (*on_request)(void *owner, struct rpc_conn *conn, struct rpc_request *request,
                        uint16_t type, const void *message, uint64_t payload_size);
+    /* Whether requests of this type are to be kept (rpc_request_keep) from the start: they are
+     * decoded once instead of twice.  NULL: none is. */
+    bool (*keeps)(void *owner, uint16_t type);
     /* A message without an answer; valid until this returns. */
     void (*on_oneway)(void *owner, struct rpc_conn *conn, uint16_t type, const void *message);
     /* The peer cancelled it, its deadline passed, or its connection ended: forget the pointer;
@@ -117,7 +120,8 @@ const char *rpc_conn_peer(const struct rpc_conn *conn);
 /* To hand memory over on; NULL: it has none any more. */
 struct env_conn *rpc_conn_stream(const struct rpc_conn *conn);
 uint32_t rpc_conn_queued(const struct rpc_conn *conn); /* bytes waiting to be sent, payload apart */
-uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn); /* when bytes last moved on it */
+uint64_t rpc_conn_queued_payload(const struct rpc_conn *conn); /* bytes not taken yet */
+uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn);    /* when bytes last moved on it */
 
 /* ---- asking --------------------------------------------------------------------------------- */
 

@@ -82,6 +82,7 @@ void rpc_send_frame(struct rpc_conn *conn, const struct frame_header *header, st
         full.payload_size = payload->size;
         to->has_payload = true;
         to->payload = *payload;
+        conn->queued_payload += payload->size;
     }
     frame_header_encode(&full, to->bytes + to->size);
     if (body.size > 0)
@@ -116,6 +117,7 @@ static void out_free(struct rpc_conn *conn, struct rpc_out *out, enum snow_statu
 
     conn->queued -= out->size;
     conn->queued_replies -= out->reply_size;
+    conn->queued_payload -= out->payload.size;
     list_remove(&out->link);
     if (out->call != NULL)
         out->call->out = NULL;
@@ -205,8 +207,12 @@ static void advance(struct rpc_conn *conn, uint64_t sent)
         out->started = out->started || sent > 0;
         out->sent += frames;
         sent -= frames;
-        if (out->sent == out->size)
-            sent -= payload_advance(&out->payload, sent);
+        if (out->sent == out->size) {
+            uint64_t taken = payload_advance(&out->payload, sent);
+
+            conn->queued_payload -= taken;
+            sent -= taken;
+        }
         if (out->sent < out->size || out->payload.size > 0)
             return;
         out_free(conn, out, SNOW_OK);

@@ -33,6 +33,26 @@ static void test_payloads_both_ways(void **state)
     free(mine);
 }
 
+static void test_large_payloads_are_not_copied(void **state)
+{
+    struct fixture *fixture = *state;
+    uint8_t *mine = malloc(MIB);
+    uint64_t first = 0;
+
+    fill(mine, MIB, 3);
+    for (uint32_t i = 0; i < 8; i++) {
+        struct asked write = {0};
+
+        ask_write(fixture, &write, mine, MIB - i, 0);
+        WAIT_FOR(fixture, write.ended == 1);
+        assert_int_equal(write.status, SNOW_OK);
+        if (i == 0) /* that payloads are large had to be learnt */
+            first = counter(fixture->server, "bytes_copied");
+    }
+    assert_true(counter(fixture->server, "bytes_copied") == first);
+    free(mine);
+}
+
 static void test_payloads_and_frames_mix(void **state)
 {
     struct fixture *fixture = *state;
@@ -213,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RPC_TEST(test_payloads_both_ways),
+        RPC_TEST(test_large_payloads_are_not_copied),
         RPC_TEST(test_payloads_and_frames_mix),
         RPC_TEST(test_a_refused_write_is_drained),
         RPC_TEST(test_a_refused_reply_payload_is_drained),
