@@ -217,7 +217,7 @@ void client_options_init(struct client_options *options)
 {
     *options = (struct client_options){.deadline_ms = DEADLINE_MS,
                                        .transport = {.lanes = 2,
-                                                     .piece_bytes = 4 * MIB,
+                                                     .piece_bytes = 1 * MIB,
                                                      .window_bytes = 32 * MIB,
                                                      .stall_ns = NS_PER_S,
                                                      .verify = true}};

@@ -16,6 +16,8 @@
 
 #include <stdlib.h>
 
+#define AHEAD_BYTES (512 * KIB) /* written: summed up ahead of the stream */
+
 static struct tcp *tcp_of(const struct tcp_link *link)
 {
     return (struct tcp *)link->base.transport;
@@ -65,6 +67,16 @@ static void set_aside(struct tcp_frame *frame, enum snow_status status)
     env_timer_arm(tcp_of(link)->loop, &link->kick, 0);
 }
 
+/* What is written is summed up right before it is sent, and is to leave while it is hot: not more
+ * at a time than the stream takes soon. */
+static bool has_enough(const struct tcp_lane *lane, const struct rpc_conn *conn)
+{
+    const struct tcp_frame *frame = list_entry(list_first(&lane->queue), struct tcp_frame, link);
+
+    return frame->op->write && rpc_conn_queued_payload(conn) > AHEAD_BYTES &&
+           !list_is_empty(&lane->sent);
+}
+
 /* Sends the first frame of the lane's queue; false: nothing can be sent now. */
 static bool send_first(struct tcp_lane *lane, struct rpc_conn *conn)
 {
@@ -77,6 +89,8 @@ static bool send_first(struct tcp_lane *lane, struct rpc_conn *conn)
         return true;
     }
     if (link->in_flight > 0 && link->in_flight + frame->bytes > tcp_of(link)->options.window_bytes)
+        return false;
+    if (has_enough(lane, conn))
         return false;
     status = tcp_frame_send(frame, conn);
     if (status == SNOW_CLOSED || status == SNOW_NOT_READY ||
@@ -101,9 +115,16 @@ static void pump(struct tcp_link *link)
         struct tcp_lane *lane = &link->lanes[i];
         struct rpc_conn *conn = rpc_peer_conn(&lane->peer);
         bool more = conn != NULL;
+        bool begun = false;
 
-        while (more && !list_is_empty(&lane->queue))
+        while (more && !list_is_empty(&lane->queue)) {
             more = send_first(lane, conn);
+            begun = begun || more;
+        }
+        /* The end of this turn empties its queue; what the stream does not take then goes on with
+         * the replies. */
+        if (begun && !list_is_empty(&lane->queue) && has_enough(lane, conn))
+            env_timer_arm(tcp_of(link)->loop, &link->kick, 0);
     }
     watch(link);
 }
@@ -161,6 +182,7 @@ static void on_kick(struct env_timer *timer)
     list_init(&frames);
     while ((at = list_pop(&link->failed)) != NULL)
         list_push(&frames, at);
+    pump(link);
     end_all(&frames);
 }
 

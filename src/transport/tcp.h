@@ -37,7 +37,7 @@ struct tcp_link {
     struct tcp_lane lanes[TRANSPORT_LANES_MAX];
     uint64_t in_flight;     /* bytes of sent frames */
     struct list failed;     /* frames that could not be sent: told in the next turn */
-    struct env_timer kick;  /* tells them */
+    struct env_timer kick;  /* tells them, and sends more */
     struct env_timer watch; /* for a stall */
     uint64_t watch_ns;      /* when it is due */
 };
