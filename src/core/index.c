@@ -17,6 +17,7 @@
 #include "core/index.h"
 
 #include "base/assert.h"
+#include "base/cache.h"
 #include "base/pool.h"
 
 #include <stdlib.h>
@@ -358,9 +359,9 @@ uint32_t index_next(struct index_cursor *cursor)
     return 0;
 }
 
-void index_prefetch(const struct index *index, uint64_t hash)
+void index_touch(const struct index *index, uint64_t hash)
 {
-    __builtin_prefetch(bucket_at(index, address(index, tag_of(hash))));
+    cache_touch(bucket_at(index, address(index, tag_of(hash))));
 }
 
 uint32_t index_count(const struct index *index)

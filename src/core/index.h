@@ -41,8 +41,8 @@ struct index_cursor {
 uint32_t index_first(const struct index *index, uint64_t hash, struct index_cursor *cursor);
 uint32_t index_next(struct index_cursor *cursor);
 
-/* Brings the bucket of a hash into the cache, for batches: hash and prefetch all, then look up. */
-void index_prefetch(const struct index *index, uint64_t hash);
+/* Brings the bucket of a hash into the cache, for batches: hash and touch all, then look up. */
+void index_touch(const struct index *index, uint64_t hash);
 
 uint32_t index_count(const struct index *index);
 uint64_t index_memory(const struct index *index); /* bytes */

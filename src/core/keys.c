@@ -12,6 +12,7 @@
 #include "core/keys.h"
 
 #include "base/assert.h"
+#include "base/cache.h"
 #include "base/limits.h"
 #include "base/pool.h"
 
@@ -213,10 +214,11 @@ uint64_t keys_memory(const struct keys *keys)
     return sizeof(*keys) + pool_bytes(&keys->chunks) + (uint64_t)keys->chunks.used * CHUNK_SIZE;
 }
 
-void keys_prefetch(const struct keys *keys, uint32_t reference)
+void keys_touch(const struct keys *keys, uint32_t reference)
 {
     const uint8_t *item = item_at(keys, reference);
 
-    __builtin_prefetch(item);
-    __builtin_prefetch(item + KEYS_LINE);
+    cache_touch(item);
+    if ((reference & (CHUNK_UNITS - 1)) * UNIT + KEYS_LINE < CHUNK_SIZE)
+        cache_touch(item + KEYS_LINE);
 }

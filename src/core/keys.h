@@ -20,7 +20,7 @@ MUST_CHECK enum snow_status keys_take(struct keys *keys, struct bytes key, uint3
 void keys_give(struct keys *keys, uint32_t reference);
 struct bytes keys_at(const struct keys *keys, uint32_t reference);
 /* Brings a key into the cache, for batches. */
-void keys_prefetch(const struct keys *keys, uint32_t reference);
+void keys_touch(const struct keys *keys, uint32_t reference);
 uint64_t keys_memory(const struct keys *keys); /* bytes */
 
 #endif

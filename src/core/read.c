@@ -14,6 +14,7 @@
  *       entries; oldest go first.  Holds are apart, at most LIMIT_HOLDS_PER_SESSION.
  * Correctness does not rest on leases: readers are checked by generation (P1, P3).
  * Threads.  The core's own.   State.  Soft. */
+#include "base/cache.h"
 #include "core/inside.h"
 #include "wire/grant.h"
 
@@ -21,7 +22,7 @@
 #include <string.h>
 
 #define LEASE_NS_PER_BYTE 10u /* 100 MB/s */
-#define AHEAD 8u              /* keys between two stages of a look-up */
+#define GROUP 64u             /* keys whose lines are in the cache together */
 
 /* ---- reads ---- */
 
@@ -517,34 +518,36 @@ static void touch_found(struct core *core, const struct wire_lookup_req *lookup,
     }
 }
 
-/* A record may lie in two cache lines. */
-static void prefetch_record(const struct object *object)
-{
-    __builtin_prefetch(object);
-    __builtin_prefetch(&object->guard);
-}
-
-/* A look-up is three cache misses, one after the other: bucket, record, key.  Those of different
- * keys overlap: each stage runs so many keys ahead of the next.  numbers is scratch until its key
- * has passed all stages. */
-static void prefetch(const struct core *core, const struct wire_lookup_req *lookup, uint32_t at,
-                     uint64_t *hashes, uint32_t *numbers)
+/* A look-up is three cache misses, one after the other: bucket, record, key (and the extent).
+ * Those of a group of keys overlap: each stage is done for all of them before the next. */
+static void touch_group(const struct core *core, const struct wire_lookup_req *lookup,
+                        uint32_t first, uint32_t end, uint64_t *hashes, uint32_t *numbers)
 {
     struct index_cursor cursor;
-    uint32_t record = at - AHEAD; /* wraps below 0: no such key */
-    uint32_t key = record - AHEAD;
 
-    if (at < lookup->keys_count) {
-        hashes[at] = hash_key(CORE_TENANT, lookup->keys[at].key).low;
-        index_prefetch(core->index, hashes[at]);
+    for (uint32_t i = first; i < end; i++)
+        hashes[i] = hash_key(CORE_TENANT, lookup->keys[i].key).low;
+    for (uint32_t i = first; i < end; i++)
+        index_touch(core->index, hashes[i]);
+    for (uint32_t i = first; i < end; i++)
+        numbers[i] = index_first(core->index, hashes[i], &cursor);
+    for (uint32_t i = first; i < end; i++) {
+        if (numbers[i] == 0)
+            continue;
+        cache_touch(core_object(core, numbers[i]));
+        cache_touch(&core_object(core, numbers[i])->guard); /* it may lie in two lines */
     }
-    if (record < lookup->keys_count) {
-        numbers[record] = index_first(core->index, hashes[record], &cursor);
-        if (numbers[record] != 0)
-            prefetch_record(core_object(core, numbers[record]));
+    for (uint32_t i = first; i < end; i++) {
+        if (numbers[i] == 0)
+            continue;
+        const struct object *object = core_object(core, numbers[i]);
+
+        if (object->key != 0)
+            keys_touch(core->keys, object->key);
+        if ((lookup->flags & WIRE_LOOKUP_PLACES) && !(object->flags & OBJECT_SPREAD) &&
+            object->place != SPACE_NONE)
+            space_touch(core->segments[object->segment]->space, object->place);
     }
-    if (key < lookup->keys_count && numbers[key] != 0 && core_object(core, numbers[key])->key != 0)
-        keys_prefetch(core->keys, core_object(core, numbers[key])->key);
 }
 
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session)
@@ -557,12 +560,12 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
 
     reply->items = core_out(core, lookup->keys_count, sizeof(*reply->items));
     reply->items_count = lookup->keys_count;
-    for (uint32_t at = 0; at < lookup->keys_count + 3 * AHEAD; at++) {
-        uint32_t i = at - 3 * AHEAD;
-
-        prefetch(core, lookup, at, hashes, numbers);
-        if (i < lookup->keys_count)
-            numbers[i] = look_up(core, lookup, i, hashes[i], &spare, &reply->items[i]);
+    for (uint32_t i = 0; i < lookup->keys_count; i++) {
+        if (i % GROUP == 0)
+            touch_group(core, lookup, i,
+                        i + GROUP < lookup->keys_count ? i + GROUP : lookup->keys_count, hashes,
+                        numbers);
+        numbers[i] = look_up(core, lookup, i, hashes[i], &spare, &reply->items[i]);
     }
     if (spare < 0) { /* objects of very many parts: the client asks for fewer at a time */
         core_fail(core, input->token, WIRE_lookup, SNOW_LIMIT);

@@ -5,6 +5,7 @@
 #include "core/space.h"
 
 #include "base/assert.h"
+#include "base/cache.h"
 #include "core/space_runs.h"
 
 #include <stdlib.h>
@@ -412,6 +413,11 @@ bool space_is_used(const struct space *space, uint32_t slot)
 {
     return space_slots_is_taken(&space->slots, slot) &&
            space_run_at(space, slot)->used_or_prev == SPACE_USED;
+}
+
+void space_touch(const struct space *space, uint32_t slot)
+{
+    cache_touch(space_run_at(space, slot));
 }
 
 uint64_t space_offset(const struct space *space, uint32_t slot)

@@ -65,6 +65,8 @@ space_recovered(struct space *space,
                 void (*on_overlap)(void *context, uint32_t slot, uint32_t owner), void *context);
 bool space_is_recovering(const struct space *space);
 
+/* Brings what the functions below look at into the cache, for batches. */
+void space_touch(const struct space *space, uint32_t slot);
 uint64_t space_offset(const struct space *space, uint32_t slot); /* bytes */
 /* Bytes of the extent, waste included; while recovering, as claimed. */
 uint64_t space_capacity(const struct space *space, uint32_t slot);

@@ -271,17 +271,23 @@ bool core_room_try(struct core *core, struct request *request, uint32_t index)
     return answer_item(core, request, index, false) == SNOW_OK;
 }
 
-/* Existing objects count as put: touched as new ones would be, deepest first. */
+/* Existing objects count as put: touched as new ones would be, deepest first.  This is the first
+ * look at their buckets. */
 static void touch_existing(struct core *core, const struct wire_put_start_req *put)
 {
+    uint64_t *hashes = core_out(core, put->items_count, sizeof(*hashes));
+
+    for (uint32_t i = 0; i < put->items_count; i++)
+        hashes[i] = hash_key(CORE_TENANT, put->items[i].key).low;
+    for (uint32_t i = 0; i < put->items_count; i++)
+        index_touch(core->index, hashes[i]);
     for (uint32_t i = put->items_count; i-- > 0;) {
         const struct wire_put_item *item = &put->items[i];
         uint32_t number;
 
         if (item->flags & WIRE_PUT_REPLACE || item->key.size == 0)
             continue;
-        number = core_object_find(core, item->key, hash_key(CORE_TENANT, item->key).low,
-                                  OBJECT_READABLE);
+        number = core_object_find(core, item->key, hashes[i], OBJECT_READABLE);
         if (number != 0)
             core_victim_touch(core, number, true);
     }

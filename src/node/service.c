@@ -10,6 +10,7 @@
  *   S2  A WRITING slot's bytes [0, covered) have arrived and have the activity's crc.
  *   S3  A slot is sealed only when covered = length.
  * Threads.  The service loop. */
+#include "base/cache.h"
 #include "node/inside.h"
 
 #include <stdlib.h>
@@ -32,6 +33,31 @@ struct activity *node_activity_find(struct node *node, uint32_t segment, uint32_
     return NULL;
 }
 
+/* One comes and goes with each write and each read: some are kept for the next. */
+static struct activity *activity_take(struct node *node)
+{
+    struct list_link *link = list_pop(&node->spare);
+
+    if (link == NULL)
+        return calloc(1, sizeof(struct activity));
+    node->spare_count--;
+    struct activity *activity = list_entry(link, struct activity, in_bucket);
+
+    *activity = (struct activity){0};
+    return activity;
+}
+
+static void activity_give(struct node *node, struct activity *activity)
+{
+    list_remove(&activity->in_bucket);
+    if (node->spare_count == NODE_SPARE_MAX) {
+        free(activity);
+        return;
+    }
+    list_push_front(&node->spare, &activity->in_bucket);
+    node->spare_count++;
+}
+
 struct activity *node_activity_open(struct node *node, uint32_t segment, uint32_t slot,
                                     uint64_t gen)
 {
@@ -39,7 +65,7 @@ struct activity *node_activity_open(struct node *node, uint32_t segment, uint32_
 
     if (activity != NULL)
         return activity;
-    activity = calloc(1, sizeof(*activity));
+    activity = activity_take(node);
     if (activity == NULL)
         return NULL;
     activity->segment = segment;
@@ -61,14 +87,25 @@ void node_activity_settle(struct node *node, struct activity *activity)
     } else if (slots->table[activity->slot].state == WIRE_SLOT_WRITING) {
         return;
     }
-    list_remove(&activity->in_bucket);
-    free(activity);
+    activity_give(node, activity);
 }
 
 /* Batches under way: a node that is told to stop waits for them. */
 static void count_transfers(struct node *node, int change)
 {
     __atomic_fetch_add(&node->transfers, (uint32_t)change, __ATOMIC_RELEASE);
+}
+
+/* Slots are cold and lie anywhere: those of a batch are brought into the cache together. */
+static void slot_touch(const struct node *node, uint32_t segment, uint32_t slot)
+{
+    const struct slot *at;
+
+    if (segment >= node->segment_count || slot >= node->segments[segment].slots_ready)
+        return;
+    at = &node->segments[segment].table[slot];
+    cache_touch(&at->gen);
+    cache_touch(&at->state);
 }
 
 /* ---- writing ---- */
@@ -340,8 +377,6 @@ void node_write(struct node *node, struct rpc_request *request, const struct wir
         rpc_fail(request, SNOW_INVALID);
         return;
     }
-    if (!rpc_request_keep(request))
-        return;
     batch = calloc(1, sizeof(*batch) + count * sizeof(batch->pieces[0]));
     if (batch == NULL) {
         rpc_fail(request, SNOW_NO_MEMORY);
@@ -350,7 +385,9 @@ void node_write(struct node *node, struct rpc_request *request, const struct wir
     batch->node = node;
     count_transfers(node, 1);
     batch->request = request;
-    batch->write = rpc_request_message(request);
+    batch->write = write; /* kept (node.c) */
+    for (uint32_t i = 0; i < count; i++)
+        slot_touch(node, write->items[i].segment, write->items[i].slot);
     for (uint32_t i = 0; i < count; i++) {
         struct write_piece *piece = &batch->pieces[i];
 
@@ -481,6 +518,8 @@ void node_read(struct node *node, struct rpc_request *request, const struct wire
         count_transfers(node, 1);
         batch->payload.iov = iov;
         for (uint32_t i = 0; i < count; i++)
+            slot_touch(node, read->items[i].segment, read->items[i].slot);
+        for (uint32_t i = 0; i < count; i++)
             read_piece(node, batch, &read->items[i], &done[i]);
         rpc_reply_payload(request, &reply, &batch->payload, on_read_sent, batch);
     }
@@ -507,8 +546,7 @@ static bool close_slot(struct node *node, struct slots *slots, uint32_t segment,
         activity->closed = true;
         return false;
     }
-    list_remove(&activity->in_bucket);
-    free(activity);
+    activity_give(node, activity);
     return true;
 }
 
