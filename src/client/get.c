@@ -152,25 +152,37 @@ static void miss(struct client_get_op *op, uint32_t index)
     finish_item(op, index, SNOW_NOT_FOUND);
 }
 
-/* The next copy that was not tried and whose nodes are not avoided; false: none. */
+/* Of the copies that were not tried, the next one whose nodes have not failed lately, else one
+ * whose nodes are at least not avoided; false: none. */
 static bool next_copy(struct client_get_op *op, struct get_item *get, uint8_t *replica)
 {
-    for (uint32_t i = 0; i < get->place_count; i++) {
-        bool avoided = false;
+    bool found = false;
 
-        *replica = get->places[i].replica;
-        if (get->tried & 1u << *replica)
+    for (uint32_t i = 0; i < get->place_count; i++) {
+        enum node_health worst = NODE_WORKS;
+        uint8_t candidate = get->places[i].replica;
+
+        if (get->tried & 1u << candidate || (found && candidate == *replica))
             continue;
-        for (uint32_t k = 0; k < get->place_count; k++)
-            avoided = avoided || (get->places[k].replica == *replica &&
-                                  client_node_is_avoided(op->base.client, get->places[k].node));
-        if (!avoided)
+        for (uint32_t k = i; k < get->place_count; k++) {
+            enum node_health health = client_node_health(op->base.client, get->places[k].node);
+
+            if (get->places[k].replica == candidate && health > worst)
+                worst = health;
+        }
+        if (worst == NODE_AVOIDED) {
+            client_count(op->base.client, CLIENT_METRIC_moves_avoided, 1);
+            get->tried = (uint16_t)(get->tried | 1u << candidate);
+            get->failure = SNOW_UNREACHABLE;
+            continue;
+        }
+        if (!found || worst == NODE_WORKS)
+            *replica = candidate;
+        found = true;
+        if (worst == NODE_WORKS)
             return true;
-        client_count(op->base.client, CLIENT_METRIC_moves_avoided, 1);
-        get->tried = (uint16_t)(get->tried | 1u << *replica);
-        get->failure = SNOW_UNREACHABLE;
     }
-    return false;
+    return found;
 }
 
 /* Cuts out of a place what is wanted of it; false: nothing. */
@@ -228,7 +240,7 @@ static void go_on(struct client_get_op *op, uint32_t index)
 {
     struct get_item *get = &op->gets[index];
     bool first = get->tried == 0;
-    uint8_t replica;
+    uint8_t replica = 0;
 
     if (next_copy(op, get, &replica)) {
         if (!first)
@@ -425,6 +437,8 @@ static void take_absent(struct client_get_op *op, uint32_t index, const struct w
     } else {
         client_ask_close(&op->lookup, index);
     }
+    if (status == SNOW_NOT_FOUND && (found->flags & WIRE_FOUND_SUSPECT))
+        client_count(client, CLIENT_METRIC_misses_suspect, 1);
     if (status == SNOW_NOT_FOUND && op->gets[index].asked_again)
         miss(op, index);
     else

@@ -136,9 +136,15 @@ struct client_node *client_node_find(struct client *client, uint32_t number);
 void client_nodes_doubt(struct client *client);
 /* Asks the master for addresses, unless that is under way. */
 void client_nodes_refresh(struct client *client);
-bool client_node_is_avoided(struct client *client, uint32_t number);
+enum node_health {
+    NODE_WORKS,   /* as far as is known */
+    NODE_DOUBTED, /* it has failed and not worked since: whoever can goes round it */
+    NODE_AVOIDED  /* it has failed a moment ago */
+};
+enum node_health client_node_health(struct client *client, uint32_t number);
 /* It could not be reached; it moved something. */
-void client_node_failed(struct client *client, struct client_node *node);
+/* took_ns: how long it took to see that. */
+void client_node_failed(struct client *client, struct client_node *node, uint64_t took_ns);
 void client_node_worked(struct client_node *node);
 /* The way to a known node.  UNREACHABLE: by none that the options allow; NO_MEMORY, INVALID. */
 MUST_CHECK enum snow_status client_node_connect(struct client *client, struct client_node *node,

@@ -13,6 +13,7 @@ struct transfer {
     struct list_link of_node; /* in node->waiting */
     struct env_timer timer;   /* ends it in the next turn: it could not start */
     enum snow_status failure;
+    uint64_t began_ns;
     bool posted;
 };
 
@@ -79,7 +80,7 @@ static void on_done(struct transport_op *op)
     }
     detach(transfer);
     if (failed)
-        client_node_failed(moves->client, node);
+        client_node_failed(moves->client, node, client_now_ns(moves->client) - transfer->began_ns);
     else if (worked)
         client_node_worked(node);
     moves->ops->on_event(moves);
@@ -123,6 +124,7 @@ static void start(struct transfer *transfer)
         return;
     }
     transfer->posted = true;
+    transfer->began_ns = client_now_ns(client);
     node->users++;
 }
 

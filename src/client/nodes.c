@@ -4,7 +4,9 @@
  *           not answer cost each caller a time-out.
  * Idea.     Addresses come from the master, asked for when a number is new or a node has failed.
  *           One that failed is reported and avoided, for 250 ms first and twice as long each time
- *           until it works again: one caller pays, the others go round it (P7).
+ *           until it works again: one caller pays, the others go round it (P7).  One that hangs,
+ *           which takes long to see, is avoided the longer; and until it has worked again, reads
+ *           go to other copies first.
  * Invariants.
  *   N1  Transfers wait at a node only while nodes_asked.
  *   N2  A link is made anew only when no transfer is on the old one.
@@ -16,6 +18,7 @@
 
 #define AVOID_NS_MIN (250 * NS_PER_MS)
 #define AVOID_NS_MAX (8 * NS_PER_S)
+#define AVOID_COST 4u /* ... and at least so many times as long as it took to see that it fails */
 #define NEAR_AGAIN_NS (1 * NS_PER_S) /* a way that was lost is not tried before */
 #define REFRESH_NS_MAX (30 * NS_PER_S)
 
@@ -175,16 +178,17 @@ void client_nodes_doubt(struct client *client)
 
 /* ---- health --------------------------------------------------------------------------------- */
 
-bool client_node_is_avoided(struct client *client, uint32_t number)
+enum node_health client_node_health(struct client *client, uint32_t number)
 {
     const struct client_node *node = client_node_find(client, number);
 
     /* Asked for each item: most nodes never failed, and the clock costs more than the rest. */
-    return node != NULL && node->avoid_until_ns != 0 &&
-           client_now_ns(client) < node->avoid_until_ns;
+    if (node == NULL || node->failures == 0)
+        return NODE_WORKS;
+    return client_now_ns(client) < node->avoid_until_ns ? NODE_AVOIDED : NODE_DOUBTED;
 }
 
-void client_node_failed(struct client *client, struct client_node *node)
+void client_node_failed(struct client *client, struct client_node *node, uint64_t took_ns)
 {
     struct wire_report_peer_msg report = {.node = node->number, .status = SNOW_UNREACHABLE};
     struct rpc_conn *conn = rpc_peer_conn(&client->master);
@@ -195,6 +199,10 @@ void client_node_failed(struct client *client, struct client_node *node)
         return; /* several transfers end by one failure */
     if (node->failures < 5)
         avoid_ns = AVOID_NS_MIN << node->failures;
+    if (took_ns > client->options.transport.stall_ns)
+        took_ns = client->options.transport.stall_ns; /* before, it moved */
+    if (avoid_ns < took_ns * AVOID_COST)
+        avoid_ns = took_ns * AVOID_COST < AVOID_NS_MAX ? took_ns * AVOID_COST : AVOID_NS_MAX;
     node->failures++;
     node->avoid_until_ns = now_ns + avoid_ns;
     client_count(client, CLIENT_METRIC_nodes_failed, 1);

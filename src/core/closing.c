@@ -240,7 +240,7 @@ static bool waits_for_reachable(struct core *core, uint32_t number, uint32_t *aw
             continue;
         const struct node *node = node_of_part(core, &part);
 
-        if (node->linked)
+        if (core_node_is_reachable(core, node))
             return true;
         *away = node->number;
     }

@@ -172,7 +172,7 @@ static void session_message(struct core *core, const struct core_input *input)
     } else if (input->type == WIRE_lease_return) {
         core_lease_return(core, input->message, session);
     } else if (input->type == WIRE_report_peer) {
-        core_node_report(core, input->message);
+        core_node_report(core, input->message, input->from);
     } else if (input->type == WIRE_list) {
         core_list(core, input);
     } else if (input->type == WIRE_nodes) {

@@ -274,7 +274,10 @@ void core_sessions_free(struct core *core);
 void core_mount(struct core *core, const struct core_input *input);
 void core_heartbeat(struct core *core, const struct core_input *input);
 void core_node_break(struct core *core, struct node *node);
-void core_node_report(struct core *core, const struct wire_report_peer_msg *message);
+void core_node_report(struct core *core, const struct wire_report_peer_msg *message,
+                      uint64_t session);
+/* It may be waited for: its connection stands, and it is not silent. */
+bool core_node_is_reachable(const struct core *core, const struct node *node);
 struct node *core_node_at(struct core *core, uint64_t number); /* NULL: no such node */
 /* A put_end came: its nodes that are telling their inventory have said FREE or WRITING before.
  * NO_MEMORY. */

@@ -140,13 +140,20 @@ static void suspect(struct core *core, struct node *node)
     if (node->state != NODE_ALIVE && node->state != NODE_RECOVERING)
         return;
     node->state = NODE_SUSPECT;
+    core_count(core, CORE_METRIC_suspects, 1);
     core->room_changed = true; /* who waits for room there goes elsewhere */
+    core_closings_recheck(core);
+}
+
+bool core_node_is_reachable(const struct core *core, const struct node *node)
+{
+    return node->linked && core->now_ns - node->heard_ns < core->options.suspect_after_ns;
 }
 
 void core_node_break(struct core *core, struct node *node)
 {
     node->linked = false;
-    node->reports = 0;
+    node->reporter = 0;
     suspect(core, node);
     core_closings_recheck(core);
 }
@@ -196,7 +203,7 @@ static void on_silence(struct wheel_timer *timer, void *owner)
 static void hear(struct core *core, struct node *node)
 {
     node->heard_ns = core->now_ns;
-    node->reports = 0;
+    node->reporter = 0;
     if (node->state == NODE_SUSPECT && node->linked) {
         node->state = node->inventory_due ? NODE_RECOVERING : NODE_ALIVE;
         core->room_changed = true;
@@ -204,14 +211,17 @@ static void hear(struct core *core, struct node *node)
     wheel_arm(&core->wheel, &node->timer, core->now_ns + core->options.suspect_after_ns);
 }
 
-/* Two reports of clients make a SUSPECT; a heartbeat clears them. */
-void core_node_report(struct core *core, const struct wire_report_peer_msg *message)
+/* Reports of two clients make a SUSPECT, however often each says so; a heartbeat clears them. */
+void core_node_report(struct core *core, const struct wire_report_peer_msg *message,
+                      uint64_t session)
 {
     struct node *node = core_node_at(core, message->node);
 
     if (node == NULL || node->state != NODE_ALIVE)
         return;
-    if (++node->reports >= 2)
+    if (node->reporter == 0)
+        node->reporter = session;
+    else if (node->reporter != session)
         suspect(core, node);
 }
 

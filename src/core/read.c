@@ -379,7 +379,7 @@ static uint32_t found_flags(const struct object *object)
 
 /* The object of a key that a reader may have now; 0: none, *status says why. */
 static uint32_t readable_for(struct core *core, struct bytes key, uint64_t hash, uint32_t flags,
-                             enum snow_status *status)
+                             enum snow_status *status, uint32_t *why)
 {
     uint32_t number;
 
@@ -392,8 +392,11 @@ static uint32_t readable_for(struct core *core, struct bytes key, uint64_t hash,
     *status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
     if (number == 0)
         return 0;
-    if (core_object_access(core, number) != ACCESS_NOW)
+    if (core_object_access(core, number) != ACCESS_NOW) {
+        *why = WIRE_FOUND_SUSPECT;
+        core_count(core, CORE_METRIC_keys_suspect, 1);
         return 0; /* only on nodes that are silent: absent until they return */
+    }
     if ((core_object(core, number)->flags & OBJECT_REPLACED) && !core_is_ready(core) &&
         (flags & WIRE_LOOKUP_STALE_OK) == 0)
         return 0; /* a newer value may be on a node that is still missing */
@@ -434,7 +437,8 @@ static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
                         uint64_t hash, int64_t *spare, struct wire_found *found)
 {
     enum snow_status status;
-    uint32_t number = readable_for(core, lookup->keys[index].key, hash, lookup->flags, &status);
+    uint32_t number =
+        readable_for(core, lookup->keys[index].key, hash, lookup->flags, &status, &found->flags);
 
     found->status = (int32_t)status;
     if (status == SNOW_UNKNOWN)

@@ -261,7 +261,7 @@ struct node {
     uint32_t ended_count;
     uint32_t ended_capacity;
     bool adopts;          /* what it holds may be believed: it was not given up before */
-    uint32_t reports;     /* of clients that could not reach it, since its last heartbeat */
+    uint64_t reporter;    /* session that could not reach it, since its last heartbeat; 0: none */
     uint32_t secret_term; /* the term its secret was made in */
     char address[LIMIT_NAME_SIZE + 1];
     char host[LIMIT_NAME_SIZE + 1];

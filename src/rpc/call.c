@@ -155,6 +155,7 @@ enum snow_status rpc_call_start(struct rpc_conn *conn, struct rpc_call *call, ui
     }
     call->conn = conn;
     call->type = type;
+    call->sent_ns = 0;
     call->id = conn->call_sequence++ << RPC_SLOT_BITS | slot;
     call->out = NULL;
     struct frame_header header = {.kind = FRAME_REQUEST, .type = type, .request_id = call->id};
@@ -171,6 +172,11 @@ enum snow_status rpc_call_start(struct rpc_conn *conn, struct rpc_call *call, ui
     }
     rpc_count(rpc, RPC_METRIC_calls_started);
     return SNOW_OK;
+}
+
+uint64_t rpc_call_sent_ns(const struct rpc_call *call)
+{
+    return call->out != NULL ? call->conn->sent_ns : call->sent_ns;
 }
 
 enum snow_status rpc_oneway(struct rpc_conn *conn, uint16_t type, const void *message)

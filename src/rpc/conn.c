@@ -259,9 +259,9 @@ uint64_t rpc_conn_queued_payload(const struct rpc_conn *conn)
     return conn->queued_payload;
 }
 
-uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn)
+uint64_t rpc_conn_received_ns(const struct rpc_conn *conn)
 {
-    return conn->sent_ns > conn->received_ns ? conn->sent_ns : conn->received_ns;
+    return conn->received_ns;
 }
 
 /* Clients say which term they have seen, but it raises nobody's: one that lies would use terms

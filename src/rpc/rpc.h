@@ -121,7 +121,10 @@ const char *rpc_conn_peer(const struct rpc_conn *conn);
 struct env_conn *rpc_conn_stream(const struct rpc_conn *conn);
 uint32_t rpc_conn_queued(const struct rpc_conn *conn); /* bytes waiting to be sent, payload apart */
 uint64_t rpc_conn_queued_payload(const struct rpc_conn *conn); /* bytes not taken yet */
-uint64_t rpc_conn_progress_ns(const struct rpc_conn *conn);    /* when bytes last moved on it */
+uint64_t rpc_conn_received_ns(const struct rpc_conn *conn);    /* when the peer's last came */
+/* When the call's request last moved: now and then while its payload leaves, and when that had
+ * left; 0: it has none. */
+uint64_t rpc_call_sent_ns(const struct rpc_call *call);
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
@@ -154,6 +157,7 @@ struct rpc_call {
     uint64_t id;
     uint16_t type;
     struct rpc_out *out; /* its request while that waits to be sent with a payload */
+    uint64_t sent_ns;    /* when that had left; 0: not yet, or it has none */
 };
 
 /* Encodes message now and queues it; leaves at the end of the loop's turn.  payload NULL or sent

@@ -119,8 +119,10 @@ static void out_free(struct rpc_conn *conn, struct rpc_out *out, enum snow_statu
     conn->queued_replies -= out->reply_size;
     conn->queued_payload -= out->payload.size;
     list_remove(&out->link);
-    if (out->call != NULL)
+    if (out->call != NULL) {
+        out->call->sent_ns = conn->sent_ns;
         out->call->out = NULL;
+    }
     free(out);
     if (on_sent != NULL)
         on_sent(sent_owner, status);

@@ -206,6 +206,19 @@ static void keep_views(struct lane *lane, const struct client_get_op *op)
     lane->held = op->viewed > 0 ? op->base.operation : 0;
 }
 
+/* P7: one node costs a caller one time-out.  Not one that is cut from the master with it. */
+static void judge_time(const struct lane *lane)
+{
+    struct cluster *cluster = lane->actor->cluster;
+    uint64_t took_ns = now_of(lane) - lane->began_ns;
+
+    if (cluster->plan.get_ns_max == 0 || took_ns <= cluster->plan.get_ns_max ||
+        lane->actor->host == cluster->nodes[cluster->last_bad].host)
+        return;
+    cluster_find(cluster, "time: one node is out of order, and a get takes %llu ms",
+                 (unsigned long long)(took_ns / NS_PER_MS));
+}
+
 static void on_get(struct client_get_op *op)
 {
     struct lane *lane = list_entry(op, struct lane, get_op);
@@ -226,6 +239,7 @@ static void on_get(struct client_get_op *op)
             cluster_find(cluster, "%s", wrong);
     }
     keep_views(lane, op);
+    judge_time(lane);
     if (lane->proving && lane->gets[0].status != SNOW_OK)
         judge_failed_proof(lane, "get", lane->gets[0].status);
     after(lane);
@@ -295,10 +309,13 @@ static void start_put(struct lane *lane, uint32_t deadline_ms)
 
     lane->kind = LANE_PUT;
     for (uint32_t i = 0; i < lane->count; i++) {
+        uint8_t copies = rng_chance(&cluster->rng, 1, 4) ? 2 : 1;
         uint64_t size = rng_chance(&cluster->rng, 1, 20)
                             ? rng_below(&cluster->rng, 17)
                             : rng_between(&cluster->rng, 1, cluster->plan.object_max);
 
+        if (cluster->plan.copies > 0)
+            copies = (uint8_t)cluster->plan.copies;
         lane->attempts[i] =
             history_put_begin(cluster->history, lane->keys[i], size, replace, now_of(lane));
         history_fill(lane->attempts[i], lane->bytes[i], size);
@@ -306,7 +323,7 @@ static void start_put(struct lane *lane, uint32_t deadline_ms)
                                           .from = lane->bytes[i],
                                           .size = size,
                                           .depth = SNOW_DEPTH_UNKNOWN,
-                                          .replicas = rng_chance(&cluster->rng, 1, 4) ? 2 : 1,
+                                          .replicas = copies,
                                           .replace = replace};
     }
     memset(&lane->put_op, 0, sizeof(lane->put_op));

@@ -137,12 +137,33 @@ static void node_end(struct sim_node *node)
     node->env = NULL;
 }
 
+void cluster_node_pause(struct cluster *cluster, uint32_t index)
+{
+    struct sim_node *node = &cluster->nodes[index];
+
+    if (node->env == NULL || node->paused)
+        return;
+    node->paused = true;
+    world_process_pause(node->env);
+}
+
+void cluster_node_resume(struct cluster *cluster, uint32_t index)
+{
+    struct sim_node *node = &cluster->nodes[index];
+
+    if (!node->paused)
+        return;
+    node->paused = false;
+    world_process_resume(node->env);
+}
+
 void cluster_node_crash(struct cluster *cluster, uint32_t index)
 {
     struct sim_node *node = &cluster->nodes[index];
 
     if (node->env == NULL)
         return;
+    node->paused = false;
     world_process_crash(node->env);
     node_end(node);
 }
@@ -153,6 +174,7 @@ void cluster_node_host_crash(struct cluster *cluster, uint32_t index, bool keep_
 
     if (node->env == NULL)
         return;
+    node->paused = false;
     world_host_crash(node->host, keep_memory);
     node_end(node);
     for (uint32_t i = 0; i < cluster->plan.clients; i++) {

@@ -33,6 +33,8 @@ struct cluster_plan {
     uint64_t duration_ns;     /* of the work; faults stop then */
     uint32_t replace_percent; /* of puts */
     uint32_t remove_percent;  /* of operations */
+    uint32_t copies;          /* of every object; 0: now one, now two */
+    uint64_t get_ns_max;      /* a get that takes longer is a finding; 0: any time */
     bool must_make_room;      /* a put that finds no room is a finding: everything may be evicted */
     bool keep_state;          /* the master has a state folder */
     struct world_net net;
@@ -55,6 +57,7 @@ struct sim_node {
     struct obs_log log;
     struct node *node;
     uint32_t index;
+    bool paused;
     struct world_alarm again; /* starts it: a client still had its memory */
 };
 
@@ -68,6 +71,8 @@ void cluster_master_start(struct cluster *cluster);
 void cluster_master_crash(struct cluster *cluster);
 void cluster_node_start(struct cluster *cluster, uint32_t index);
 void cluster_node_crash(struct cluster *cluster, uint32_t index);
+void cluster_node_pause(struct cluster *cluster, uint32_t index); /* it hangs */
+void cluster_node_resume(struct cluster *cluster, uint32_t index);
 /* Its host: memory of named segments is kept or lost. */
 void cluster_node_host_crash(struct cluster *cluster, uint32_t index, bool keep_memory);
 
@@ -101,8 +106,11 @@ struct cluster {
     struct actor *actors[CLUSTER_CLIENTS_MAX];
     char finding[160]; /* "": none */
     uint64_t finding_ns;
-    bool stopping; /* no new work */
-    uint64_t puts; /* answered, by kind */
+    bool stopping;      /* no new work */
+    uint32_t bad;       /* the one node that is out of order, from 1 on; 0: none */
+    uint32_t last_bad;  /* index of it, or of the last one */
+    uint64_t mended_ns; /* since then none was */
+    uint64_t puts;      /* answered, by kind */
     uint64_t gets;
     uint64_t hits;
     uint64_t removes;

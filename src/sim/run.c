@@ -49,6 +49,7 @@ static void mend(struct cluster *cluster)
     cluster_master_start(cluster);
     for (uint32_t i = 0; i < cluster->plan.nodes; i++) {
         world_host_slow(cluster->nodes[i].host, 1);
+        cluster_node_resume(cluster, i);
         cluster_node_start(cluster, i);
     }
     for (uint32_t i = 0; i < cluster->plan.clients; i++) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define SECOND NS_PER_S
+#define WELL_NS (15 * SECOND) /* a node that came back is avoided for a while */
 
 static void draw_growth(struct cluster_plan *plan, struct rng *rng)
 {
@@ -94,6 +95,51 @@ static void fault_node(struct cluster *cluster, struct rng *rng)
         cluster_node_host_crash(cluster, index, rng_chance(rng, 1, 2));
 }
 
+static void mend_node(struct cluster *cluster, uint32_t index)
+{
+    cluster_node_resume(cluster, index);
+    cluster_node_start(cluster, index);
+    world_heal_all(cluster->world);
+    cluster->bad = 0;
+    cluster->mended_ns = world_now_ns(cluster->world);
+}
+
+/* One node is out of order, for a while; then all are well for a while, so that it comes back. */
+static void fault_one_node(struct cluster *cluster, struct rng *rng)
+{
+    if (cluster->bad != 0) {
+        if (rng_chance(rng, 1, 3))
+            mend_node(cluster, cluster->bad - 1);
+        return;
+    }
+    if (world_now_ns(cluster->world) < cluster->mended_ns + WELL_NS)
+        return;
+    uint32_t index = (uint32_t)rng_below(rng, cluster->plan.nodes);
+    struct world_host *host = cluster->nodes[index].host;
+
+    cluster->bad = index + 1;
+    cluster->last_bad = index;
+    switch (rng_below(rng, 5)) {
+    case 0:
+        cluster_node_crash(cluster, index);
+        return;
+    case 1:
+        cluster_node_host_crash(cluster, index, true);
+        return;
+    case 2:
+        world_cut(host, cluster->master.host);
+        return;
+    case 3:
+        for (uint32_t i = 0; i < cluster->plan.clients; i++) {
+            if (actor_host(cluster->actors[i]) != host)
+                world_cut(host, actor_host(cluster->actors[i]));
+        }
+        return;
+    default:
+        cluster_node_pause(cluster, index);
+    }
+}
+
 static void fault_client(struct cluster *cluster, struct rng *rng)
 {
     struct actor *actor = cluster->actors[rng_below(rng, cluster->plan.clients)];
@@ -168,6 +214,15 @@ static void plan_everything(struct cluster_plan *plan, struct rng *rng)
     if (rng_chance(rng, 1, 2))
         plan->net = world_net_lossy();
     plan->duration_ns = rng_between(rng, 10, 60) * SECOND;
+}
+
+static void plan_one_node(struct cluster_plan *plan, struct rng *rng)
+{
+    plan_any(plan, rng);
+    plan->nodes = (uint32_t)rng_between(rng, 3, CLUSTER_NODES_MAX);
+    plan->copies = 2;
+    plan->get_ns_max = 1900 * NS_PER_MS; /* less than twice what a client waits for a node */
+    plan->duration_ns = rng_between(rng, 60, 200) * SECOND;
 }
 
 static void plan_restarts(struct cluster_plan *plan, struct rng *rng)

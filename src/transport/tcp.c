@@ -224,12 +224,22 @@ static void lane_fail(struct tcp_lane *lane, enum snow_status status)
     end_all(&frames);
 }
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What a node answers, and what it takes of the frame that it has to answer next.  That others are
+ * sent behind says nothing: a node that hangs has a kernel that takes them. */
 static uint64_t lane_progress_ns(const struct tcp_lane *lane)
 {
     struct rpc_conn *conn = rpc_peer_conn(&lane->peer);
-    uint64_t moved_ns = conn == NULL ? 0 : rpc_conn_progress_ns(conn);
+    const struct list_link *first = list_first(&lane->sent);
 
-    return moved_ns > lane->progress_ns ? moved_ns : lane->progress_ns;
+    if (conn == NULL || first == NULL)
+        return lane->progress_ns;
+    return later(later(rpc_conn_received_ns(conn), lane->progress_ns),
+                 rpc_call_sent_ns(&list_entry(first, struct tcp_frame, link)->call));
 }
 
 /* UINT64_MAX: it is not stalled, nor will be by itself. */

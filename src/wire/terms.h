@@ -49,6 +49,7 @@ enum wire_slot_state {
 #define WIRE_FOUND_HARD_PIN (1u << 1)
 #define WIRE_FOUND_LEASED (1u << 2)
 #define WIRE_FOUND_REPLACED (1u << 3)
+#define WIRE_FOUND_SUSPECT (1u << 4) /* with NOT_FOUND: it is only on nodes that are silent */
 
 /* remove_req.flags */
 #define WIRE_REMOVE_FORCE (1u << 0) /* guarded ones too */

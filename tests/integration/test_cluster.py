@@ -426,6 +426,95 @@ class Growth(Case):
             head.stop()
 
 
+class Copies(Case):
+    """Three nodes, two copies of everything: one of them dies, or hangs."""
+
+    KEYS = 24
+    DEADLINE_MS = 4000
+
+    def setUp(self):
+        super().setUp()
+        self.folder = Folder()
+        path = self.folder.__enter__()
+        self.addCleanup(self.folder.__exit__)
+        self.head = master(path + "/state", "127.0.0.1:0", "--placement", "spread")
+        self.at = ["--master", self.head.address, "--deadline", f"{self.DEADLINE_MS}ms"]
+        self.nodes = [node(self.head.address) for _ in range(3)]
+        for i in range(self.KEYS):
+            status, output, errors = run("put", f"key-{i}", "--copies", "2", "--json", *self.at,
+                                         data=self.value(i))
+            self.assertEqual((status, json.loads(output)["copies_missing"]), (0, 0), errors)
+
+    @staticmethod
+    def value(i):
+        return random.Random(i).randbytes(1000 + 7000 * i)
+
+    def read_all(self, most_s):
+        """Every value is exactly there, and no call waits longer than for one time-out."""
+        for i in range(self.KEYS):
+            began = time.monotonic()
+            status, output, errors = run("get", f"key-{i}", *self.at)
+            took = time.monotonic() - began
+            self.assertEqual((status, output == self.value(i)), (0, True), errors)
+            self.assertLess(took, most_s * SLOW, f"key-{i}")
+
+    def states(self):
+        rows = json.loads(run("stat", "--json", *self.at)[1])["nodes"]
+        return sorted(row["state"] for row in rows)
+
+    def end(self, nodes):
+        for holder in nodes:
+            holder.stop()
+        self.head.stop()
+
+    def test_one_of_three_is_killed(self):
+        self.nodes[1].kill()
+        self.read_all(1.0)
+        wait_for(lambda: self.states() == ["alive", "alive", "suspect"])
+        self.read_all(1.0)
+        status, output, _ = run("put", "new", "--copies", "3", "--json", *self.at, data=b"1")
+        self.assertEqual((status, json.loads(output)["copies_missing"]), (0, 1))
+        self.end([self.nodes[0], self.nodes[2]])
+
+    def test_one_of_three_hangs(self):
+        self.nodes[1].pause()
+        # A client of its own each: all of them pay, but one time-out: a quarter of the deadline.
+        self.read_all(2 * self.DEADLINE_MS / 4000)
+        wait_for(lambda: self.states() == ["alive", "alive", "suspect"])
+        self.read_all(0.7)  # the master says where not to go first
+        began = time.monotonic()
+        status, output, errors = run("put", "key-0", "--replace", "--copies", "2", "--json",
+                                     *self.at, data=b"new")
+        self.assertEqual(status, 0, errors)
+        removed = [f"key-{i}" for i in range(1, 15)]
+        rows = json.loads(run("rm", *removed, "--json", *self.at)[1])
+        # What the silent node has of them is uncertain, and is said at once.
+        self.assertEqual({row["status"] for row in rows}, {"OK", "UNCERTAIN"})
+        self.assertLess(time.monotonic() - began, 2 * SLOW)
+        self.nodes[1].resume()
+        wait_for(lambda: self.states() == ["alive", "alive", "alive"])
+        self.assertEqual(run("get", "key-0", *self.at)[1], b"new")
+        for key in removed:
+            self.assertEqual(run("get", key, *self.at)[0], 1, key)
+        self.end(self.nodes)
+
+    def test_what_only_a_silent_node_has_is_absent_until_it_returns(self):
+        run("put", "alone", *self.at, data=b"1")
+        holders = json.loads(run("stat", "--json", *self.at)[1])
+        self.assertEqual(len(holders["nodes"]), 3)
+        for holder in self.nodes:
+            holder.pause()
+        wait_for(lambda: self.states() == ["suspect"] * 3)
+        began = time.monotonic()
+        self.assertEqual(run("exists", "alone", *self.at)[0], 1)
+        self.assertEqual(run("get", "alone", *self.at)[0], 1)
+        self.assertLess(time.monotonic() - began, 1.5 * SLOW)
+        for holder in self.nodes:
+            holder.resume()
+        wait_for(lambda: run("get", "alone", *self.at)[1] == b"1")
+        self.end(self.nodes)
+
+
 class Large(Case):
     def test_an_object_larger_than_any_node(self):
         with Folder() as folder:

@@ -278,7 +278,7 @@ static inline void node_fails(struct model *model, struct model_node *node)
 
             step(model,
                  &(struct core_input){.kind = CORE_MESSAGE,
-                                      .from = model->sessions[0],
+                                      .from = model->sessions[i],
                                       .type = WIRE_report_peer,
                                       .message = &report},
                  NULL);

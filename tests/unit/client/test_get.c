@@ -129,6 +129,46 @@ static void a_node_that_stands_still(void **state)
     assert_int_equal(metric(fake, "nodes_failed"), 1);
     assert_true(metric(fake, "moves_avoided") >= 3);
     TURN_UNTIL(fake, fake->reports == 1);
+    /* When it is not avoided any more, it still has to work before it is read first. */
+    uint64_t avoided;
+
+    do {
+        uint64_t now_ns = env_now_ns(fake->env);
+
+        TURN_UNTIL(fake, env_now_ns(fake->env) > now_ns + FAKE_STALL_NS / 8);
+        avoided = metric(fake, "moves_avoided");
+        assert_int_equal(get_one(fake, "k", got, sizeof(got)), SNOW_OK);
+    } while (metric(fake, "moves_avoided") > avoided);
+    assert_true(env_now_ns(fake->env) - from_ns >= 4 * FAKE_STALL_NS);
+    assert_int_equal(fake->nodes[0].read_count, 1);
+}
+
+/* Who asks a node that hangs again and again does not keep it alive with that. */
+static void many_reads_of_a_node_that_stands_still(void **state)
+{
+    struct fake *fake = *state;
+    struct fake_get gets[8] = {0};
+    struct snow_get items[8];
+    char got[8][64];
+    uint64_t from_ns = env_now_ns(fake->env);
+
+    put_copies(fake, 2);
+    for (int i = 0; i < 60; i++)
+        say(&fake->nodes[0].reads, SAY_NOTHING);
+    for (uint32_t i = 0; i < 8; i++) {
+        items[i] =
+            (struct snow_get){.key = {.at = "k", .size = 1}, .to = got[i], .room = sizeof(got[i])};
+        get_all(fake, &gets[i], &items[i], 1, NULL);
+        TURN_UNTIL(fake, gets[0].done == 1 ||
+                             env_now_ns(fake->env) > from_ns + (i + 1) * FAKE_STALL_NS / 4);
+    }
+    TURN_UNTIL(fake, gets[0].done == 1);
+    assert_true(env_now_ns(fake->env) - from_ns < 2 * FAKE_STALL_NS);
+    for (uint32_t i = 0; i < 8; i++) {
+        TURN_UNTIL(fake, gets[i].done == 1);
+        assert_int_equal(items[i].status, SNOW_OK);
+        assert_string_equal(got[i], value);
+    }
 }
 
 /* The node has moved: its new address is learned from the master, and used. */
@@ -293,6 +333,7 @@ int main(void)
         TEST(a_range_is_checked),
         TEST(a_short_answer),
         TEST(a_node_that_stands_still),
+        TEST(many_reads_of_a_node_that_stands_still),
         TEST(a_node_with_a_new_address),
         TEST(places_that_do_not_fit),
         TEST(unknown_is_waited_for_once),

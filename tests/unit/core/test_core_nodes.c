@@ -86,10 +86,15 @@ static void test_suspect(void **state)
     struct core_input input = {
         .kind = CORE_MESSAGE, .from = small.session, .type = WIRE_report_peer, .message = &report};
 
-    world_step(world, &input);
+    for (uint32_t i = 0; i < 3; i++)
+        world_step(world, &input); /* one client, however often: it may be its own fault */
     assert_int_equal(lookup_status(world, small.session, "a"), SNOW_OK);
+    input.from = session_open(world, 0);
     world_step(world, &input);
     assert_int_equal(lookup_status(world, small.session, "a"), SNOW_NOT_FOUND);
+    assert_int_equal(lookup(world, small.session, "a")->flags, WIRE_FOUND_SUSPECT);
+    assert_int_equal(lookup_status(world, small.session, "nothing"), SNOW_NOT_FOUND);
+    assert_int_equal(lookup(world, small.session, "nothing")->flags, 0);
     /* Hidden values do not stop a put, which replaces them; nothing is placed on the node. */
     assert_int_equal(put_start(world, small.session, 5, "a", 100)->grants[0].status, SNOW_NO_SPACE);
     struct world_node *other = node_start(world, MIB, 256);
@@ -103,6 +108,38 @@ static void test_suspect(void **state)
     node_beat(world, small.node);
     assert_int_equal(lookup(world, small.session, "a")->size, 200);
     assert_int_equal(world_metric(world, "objects"), 1);
+    world_deinit(world);
+}
+
+/* A node that hangs is waited for until it is silent, and never again: nobody pays its time-out
+ * twice. */
+static void test_removals_do_not_wait_for_the_silent(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    struct world_request *first;
+    struct world_request *second;
+
+    (void)state;
+    small_open(&small, MIB);
+    put(world, small.session, "a", 100);
+    put(world, small.session, "b", 100);
+    small.node->holds_closed = true;
+    first = remove_send(world, small.session, "a", 0);
+    assert_false(first->done);
+    world_run(world, 3100 * NS_PER_MS);
+    assert_true(first->done);
+    assert_int_equal(first->statuses[0].status, SNOW_UNCERTAIN);
+    assert_int_equal(first->statuses[0].node, small.node->number);
+    second = remove_send(world, small.session, "b", 0);
+    assert_true(second->done);
+    assert_int_equal(second->statuses[0].status, SNOW_UNCERTAIN);
+    /* It answers after all. */
+    node_beat(world, small.node);
+    small.node->holds_closed = false;
+    world_settle(world);
+    assert_int_equal(world_metric(world, "used_bytes"), 0);
+    assert_int_equal(remove_key(world, small.session, "b"), SNOW_NOT_FOUND);
     world_deinit(world);
 }
 
@@ -514,6 +551,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_suspect),
+        cmocka_unit_test(test_removals_do_not_wait_for_the_silent),
         cmocka_unit_test(test_broken_connection),
         cmocka_unit_test(test_dead),
         cmocka_unit_test(test_copies_lost_before_put_end),
