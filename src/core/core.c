@@ -133,6 +133,8 @@ static request_handler handler_of(uint16_t type)
         return core_put_start;
     case WIRE_put_end:
         return core_put_end;
+    case WIRE_put_renew:
+        return core_put_renew;
     case WIRE_put_abort:
         return core_put_abort;
     case WIRE_lookup:

@@ -147,11 +147,12 @@ void core_fail(struct core *core, uint64_t token, uint16_t type, enum snow_statu
 void *core_out(struct core *core, size_t count, size_t size);
 struct core_output *core_output_add(struct core *core, enum core_output_kind kind);
 
-/* ---- write.c: put_start, put_end, put_abort ---- */
+/* ---- write.c: put_start, put_end, put_renew, put_abort ---- */
 
 void core_put_start(struct core *core, const struct core_input *input, uint32_t session);
 void core_put_end(struct core *core, const struct core_input *input, uint32_t session);
 void core_put_abort(struct core *core, const struct core_input *input, uint32_t session);
+void core_put_renew(struct core *core, const struct core_input *input, uint32_t session);
 /* Serves an item: answers it, or has it wait.  again: it waited for a writer or for room before. */
 void core_put_item(struct core *core, struct request *request, uint32_t item);
 /* Ends an open write that did not succeed; those that wait for it try themselves. */

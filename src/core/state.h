@@ -97,6 +97,7 @@ struct write {
     struct list_link of_session; /* in session->writes */
     struct list waiters;         /* put items that wait for its outcome */
     uint64_t operation;
+    uint64_t since_ns;
     uint64_t bytes; /* of its extents: counted in session->writing_bytes */
     uint32_t session;
     uint32_t object;

@@ -7,7 +7,8 @@
  *           edited.
  * Invariants.
  *   W1  At most one WRITING record of a key that is no replace.
- *   W2  An open write ends by put_end, put_abort, its deadline, or its session.
+ *   W2  An open write ends by put_end, put_abort, its deadline, or its session.  Its deadline is
+ *       that of its call, until it is renewed; GRANT_NS_MAX after its start at the latest.
  *   W3  Those who wait for another's write are answered EXISTS when it succeeds, and try
  *       themselves when it fails.
  *
@@ -71,6 +72,7 @@ static void open_write(struct core *core, struct request *request, uint32_t inde
         end_ns = core->now_ns + GRANT_NS_MAX;
     list_init(&write->waiters);
     write->operation = put->operation;
+    write->since_ns = core->now_ns;
     write->session = request->session;
     write->object = number;
     write->item = put->position + index;
@@ -484,6 +486,46 @@ void core_put_end(struct core *core, const struct core_input *input, uint32_t se
         end_item(core, request, i); /* deepest first */
     if (end->continues != 0)
         core_read_touch(core, session, end->continues);
+}
+
+/* ---- put_renew ---- */
+
+static enum snow_status renew_write(struct core *core, uint32_t number, uint32_t session,
+                                    uint64_t until_ns)
+{
+    struct write *write;
+    uint64_t last_ns;
+
+    if (number == 0 || core_object(core, number)->state != OBJECT_WRITING)
+        return number == 0 ? missing_gen(core) : SNOW_GONE;
+    write = core_write_of(core, number);
+    if (write->session != session)
+        return SNOW_GONE;
+    last_ns = write->since_ns + GRANT_NS_MAX;
+    if (core->now_ns >= last_ns)
+        return SNOW_LIMIT;
+    wheel_cancel(&core->wheel, &write->timer);
+    wheel_arm(&core->wheel, &write->timer,
+              (until_ns < last_ns ? until_ns : last_ns) + GRANT_GRACE_NS);
+    core_count(core, CORE_METRIC_puts_renewed, 1);
+    return SNOW_OK;
+}
+
+void core_put_renew(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_put_renew_req *renew = input->message;
+    struct request *request = core_request_open(core, input, session, renew->items_count);
+    uint64_t until_ns = core->now_ns + renew->for_ms * NS_PER_MS;
+
+    if (request == NULL)
+        return;
+    for (uint32_t i = 0; i < renew->items_count; i++) {
+        const struct wire_key_gen *item = &renew->items[i];
+        struct key_hash key = core_key_hash(item->key);
+        uint32_t number = core_object_find_gen(core, key.key, key.hash, item->gen);
+
+        core_answer_status(core, request, i, renew_write(core, number, session, until_ns), 0, 0);
+    }
 }
 
 static void abort_item(struct core *core, struct request *request, uint32_t index)

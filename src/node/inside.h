@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "base/list.h"
+#include "base/ranges.h"
 #include "node/node.h"
 #include "node/slots.h"
 #include "rpc/peer.h"
@@ -16,10 +17,9 @@
 /* Something is inside an extent, or it is being written: lives from then until neither holds. */
 struct activity {
     struct list_link in_bucket;
-    struct write_piece *writer; /* the piece that arrives now; NULL: none */
+    struct list writers; /* struct write_piece: those that arrive now */
     uint64_t gen;
-    uint64_t covered; /* bytes from the start that have arrived */
-    uint32_t crc;     /* crc32c of those */
+    struct ranges covered; /* bytes that have arrived, with their crc32c */
     uint32_t segment;
     uint32_t slot;
     uint32_t readers;             /* reads that are being sent */

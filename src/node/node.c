@@ -139,8 +139,12 @@ static void close_all(struct node *node)
     for (uint32_t i = 0; i < NODE_BUCKETS; i++) {
         struct list_link *link;
 
-        while ((link = list_pop(&node->buckets[i])) != NULL)
-            free(list_entry(link, struct activity, in_bucket));
+        while ((link = list_pop(&node->buckets[i])) != NULL) {
+            struct activity *activity = list_entry(link, struct activity, in_bucket);
+
+            ranges_deinit(&activity->covered);
+            free(activity);
+        }
     }
     for (struct list_link *link; (link = list_pop(&node->spare)) != NULL;)
         free(list_entry(link, struct activity, in_bucket));
@@ -310,7 +314,7 @@ static const char *check_activity(const struct node *node, const struct activity
 {
     const struct slot *slot = &node->segments[activity->segment].table[activity->slot];
 
-    if (activity->readers == 0 && activity->writer == NULL && !activity->marked)
+    if (activity->readers == 0 && list_is_empty(&activity->writers) && !activity->marked)
         return NULL;
     if (activity->closed)
         return slot->state == WIRE_SLOT_CLOSED ? NULL

@@ -6,12 +6,14 @@
  *           extent; a forget, or the same writer on a new connection, turns what still comes into
  *           waste before anything else happens there.
  * Invariants.
- *   S1  One piece at a time arrives in an extent.
- *   S2  A WRITING slot's bytes [0, covered) have arrived and have the activity's crc.
- *   S3  A slot is sealed only when covered = length.
+ *   S1  Pieces that arrive in an extent at the same time do not overlap, nor do they touch bytes
+ *       that are covered: what is sent again is drained.
+ *   S2  The covered ranges of a WRITING slot have arrived and have the crc that stands there.
+ *   S3  A slot is sealed only when all its bytes are covered.
  * Threads.  The service loop. */
 #include "base/cache.h"
 #include "node/inside.h"
+#include "transport/crc.h"
 
 #include <stdlib.h>
 
@@ -50,6 +52,7 @@ static struct activity *activity_take(struct node *node)
 static void activity_give(struct node *node, struct activity *activity)
 {
     list_remove(&activity->in_bucket);
+    ranges_deinit(&activity->covered);
     if (node->spare_count == NODE_SPARE_MAX) {
         free(activity);
         return;
@@ -71,6 +74,8 @@ struct activity *node_activity_open(struct node *node, uint32_t segment, uint32_
     activity->segment = segment;
     activity->slot = slot;
     activity->gen = gen;
+    list_init(&activity->writers);
+    ranges_init(&activity->covered, LIMIT_WRITE_RANGES);
     list_push(bucket_of(node, segment, slot), &activity->in_bucket);
     return activity;
 }
@@ -79,7 +84,7 @@ void node_activity_settle(struct node *node, struct activity *activity)
 {
     struct slots *slots = &node->segments[activity->segment];
 
-    if (activity->readers > 0 || activity->writer != NULL || activity->marked)
+    if (activity->readers > 0 || !list_is_empty(&activity->writers) || activity->marked)
         return;
     if (activity->closed) {
         slots_free(slots, activity->slot);
@@ -112,12 +117,12 @@ static void slot_touch(const struct node *node, uint32_t segment, uint32_t slot)
 
 struct write_piece {
     struct write_batch *batch;
-    struct activity *activity; /* NULL: its bytes are drained */
+    struct activity *activity;    /* NULL: its bytes are drained */
+    struct list_link of_activity; /* in activity->writers */
     enum snow_status status;
     bool written;
-    uint64_t arrived;   /* bytes */
-    uint32_t crc;       /* of those */
-    uint32_t total_crc; /* of the extent up to there */
+    uint64_t arrived; /* bytes */
+    uint32_t crc;     /* of those */
 };
 
 struct write_batch {
@@ -134,18 +139,39 @@ static uint8_t *piece_at(const struct node *node, const struct wire_write_item *
     return node->segments[item->segment].data.at + item->offset + item->start;
 }
 
-/* What still arrives for this piece is waste; it answers status. */
-static void displace(struct activity *activity, enum snow_status status)
+static void piece_leave(struct write_piece *piece)
 {
-    struct write_piece *piece = activity->writer;
+    list_remove(&piece->of_activity);
+    piece->activity = NULL;
+}
+
+static const struct wire_write_item *item_of(const struct write_piece *piece)
+{
+    return &piece->batch->write->items[piece - piece->batch->pieces];
+}
+
+/* What still arrives for this piece is waste; it answers status. */
+static void displace(struct write_piece *piece, enum snow_status status)
+{
     struct write_batch *batch = piece->batch;
-    const struct wire_write_item *item = &batch->write->items[piece - batch->pieces];
+    const struct wire_write_item *item = item_of(piece);
 
     rpc_request_cut(batch->request, piece_at(batch->node, item), item->size);
     node_count(batch->node, NODE_METRIC_writes_refused, 1);
-    piece->activity = NULL;
     piece->status = status;
-    activity->writer = NULL;
+    piece_leave(piece);
+}
+
+/* Pieces that arrive where this one will: its writer has come back on another connection. */
+static void displace_overlapping(struct activity *activity, const struct wire_write_item *item)
+{
+    list_each (&activity->writers, link, next) {
+        struct write_piece *piece = list_entry(link, struct write_piece, of_activity);
+        const struct wire_write_item *other = item_of(piece);
+
+        if (other->start < item->start + item->size && item->start < other->start + other->size)
+            displace(piece, SNOW_STALE);
+    }
 }
 
 static bool grant_holds(const struct node *node, const struct wire_write_item *item)
@@ -185,20 +211,6 @@ enum snow_status node_write_check(struct node *node, const struct wire_write_ite
     return SNOW_OK;
 }
 
-/* A slot that is WRITING under this grant already: goes on where it stopped, or starts again. */
-static enum snow_status write_on(struct activity *activity, const struct wire_write_item *item)
-{
-    if (activity->writer != NULL)
-        displace(activity, SNOW_STALE);
-    if (item->start != activity->covered && item->start != 0)
-        return SNOW_INVALID;
-    if (item->start == 0) {
-        activity->covered = 0;
-        activity->crc = 0;
-    }
-    return SNOW_OK;
-}
-
 static enum snow_status begin_piece(struct node *node, struct write_piece *piece,
                                     const struct wire_write_item *item)
 {
@@ -215,9 +227,13 @@ static enum snow_status begin_piece(struct node *node, struct write_piece *piece
         return SNOW_OK;
     }
     if (slot->state == WIRE_SLOT_WRITING && slot->gen == item->gen && activity != NULL) {
-        status = write_on(activity, item);
+        status = ranges_look(&activity->covered, item->start, item->size);
+        if (status == SNOW_EXISTS)
+            return SNOW_OK; /* asked again: these bytes are here, with their crc */
+        if (status == SNOW_OK)
+            displace_overlapping(activity, item);
     } else {
-        status = item->start == 0 ? slots_begin(slots, item) : SNOW_INVALID;
+        status = slots_begin(slots, item);
         if (status == SNOW_OK)
             activity = node_activity_open(node, item->segment, item->slot, item->gen);
         if (status == SNOW_OK && activity == NULL)
@@ -225,9 +241,8 @@ static enum snow_status begin_piece(struct node *node, struct write_piece *piece
     }
     if (status != SNOW_OK)
         return status;
-    activity->writer = piece;
+    list_push(&activity->writers, &piece->of_activity);
     piece->activity = activity;
-    piece->total_crc = activity->crc;
     return SNOW_OK;
 }
 
@@ -250,11 +265,22 @@ static void on_write_piece(struct rpc_request *request, const uint8_t *at, size_
         size_t part = size < left ? size : left;
 
         piece->crc = crc32c(piece->crc, at, part);
-        piece->total_crc = item->start == 0 ? piece->crc : crc32c(piece->total_crc, at, part);
         piece->arrived += part;
         at += part;
         size -= part;
     }
+}
+
+/* A slot of which all bytes have come. */
+static void seal(struct node *node, struct activity *activity)
+{
+    struct slots *slots = &node->segments[activity->segment];
+    const struct ranges *covered = &activity->covered;
+
+    if (slots->table[activity->slot].state != WIRE_SLOT_WRITING)
+        return;
+    slots_seal(slots, activity->slot, covered->count == 0 ? 0 : covered->list[0].crc, true);
+    node_count(node, NODE_METRIC_sealed, 1);
 }
 
 /* All bytes of a piece are there. */
@@ -265,20 +291,20 @@ static void end_piece(struct node *node, struct write_piece *piece,
 
     if (activity == NULL)
         return;
-    activity->writer = NULL;
-    piece->activity = NULL;
+    piece_leave(piece);
     if (piece->crc != item->crc) {
         node_count(node, NODE_METRIC_corrupt_pieces, 1);
         piece->status = SNOW_CORRUPT;
         return;
     }
-    activity->covered = item->start + item->size;
-    activity->crc = piece->total_crc;
+    piece->status =
+        ranges_add(&activity->covered, item->start, item->size, piece->crc, crc_combine);
+    if (piece->status != SNOW_OK)
+        return;
     node_count(node, NODE_METRIC_writes, 1);
     node_count(node, NODE_METRIC_written_bytes, item->size);
-    if (activity->covered == item->length) {
-        slots_seal(&node->segments[item->segment], item->slot, activity->crc, true);
-        node_count(node, NODE_METRIC_sealed, 1);
+    if (ranges_cover(&activity->covered, item->length)) {
+        seal(node, activity);
         piece->written = true;
         node_activity_settle(node, activity);
     }
@@ -332,7 +358,7 @@ void node_write_gone(struct node *node, struct rpc_request *request)
         return;
     for (uint32_t i = 0; i < batch->write->items_count; i++) {
         if (batch->pieces[i].activity != NULL)
-            batch->pieces[i].activity->writer = NULL;
+            piece_leave(&batch->pieces[i]);
     }
     free_batch(batch);
 }
@@ -537,8 +563,9 @@ static bool close_slot(struct node *node, struct slots *slots, uint32_t segment,
     slots_close(slots, slot, floor);
     if (activity == NULL)
         return true;
-    if (activity->writer != NULL)
-        displace(activity, SNOW_GONE);
+    while (!list_is_empty(&activity->writers))
+        displace(list_entry(list_first(&activity->writers), struct write_piece, of_activity),
+                 SNOW_GONE);
     if (activity->readers > 0) {
         node_count(node, NODE_METRIC_forgets_held, 1);
         if (FAULT(node->faults, early_free))

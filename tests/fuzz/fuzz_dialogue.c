@@ -226,6 +226,12 @@ static void bring_near(struct dialogue *dialogue, uint16_t type, void *message)
         for (uint32_t i = 0; i < abort->items_count; i++)
             abort->items[i] = (struct wire_key_gen){.key = any_key(dialogue),
                                                     .gen = dialogue->gens[rng_below(rng, 8)]};
+    } else if (type == WIRE_put_renew) {
+        struct wire_put_renew_req *renew = message;
+
+        for (uint32_t i = 0; i < renew->items_count; i++)
+            renew->items[i] = (struct wire_key_gen){.key = any_key(dialogue),
+                                                    .gen = dialogue->gens[rng_below(rng, 8)]};
     } else if (type == WIRE_lookup) {
         struct wire_lookup_req *lookup = message;
 
@@ -270,9 +276,9 @@ static void any_message(struct dialogue *dialogue, uint8_t variant)
 
 static void take_step(struct dialogue *dialogue, uint8_t what, uint8_t variant)
 {
-    static const uint16_t usual[] = {WIRE_put_start, WIRE_put_start, WIRE_put_end,
-                                     WIRE_put_end,   WIRE_lookup,    WIRE_remove,
-                                     WIRE_put_abort, WIRE_pin,       WIRE_grown};
+    static const uint16_t usual[] = {WIRE_put_start, WIRE_put_start, WIRE_put_end,   WIRE_put_end,
+                                     WIRE_lookup,    WIRE_remove,    WIRE_put_abort, WIRE_pin,
+                                     WIRE_grown,     WIRE_put_renew};
     struct core_input input = {0};
     uint32_t at = 0;
 

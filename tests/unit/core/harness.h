@@ -181,7 +181,8 @@ static inline void world_reply(struct world *world, const struct core_output *ou
             request->grants[reply->items[i].index] = reply->items[i];
         }
     } else if (output->type == WIRE_put_end || output->type == WIRE_put_abort ||
-               output->type == WIRE_remove || output->type == WIRE_pin) {
+               output->type == WIRE_put_renew || output->type == WIRE_remove ||
+               output->type == WIRE_pin) {
         const struct wire_put_end_rep *reply = output->message;
 
         for (uint32_t i = 0; i < reply->items_count; i++) {
@@ -496,6 +497,18 @@ static inline struct world_request *put_end_gen(struct world *world, uint64_t se
     end->items_count = 1;
     end->items[0] = (struct wire_written){.key = world_key(key), .gen = gen, .replicas = replicas};
     return world_ask(world, session, WIRE_put_end, end, 1, 10000);
+}
+
+static inline struct world_request *put_renew_gen(struct world *world, uint64_t session,
+                                                  const char *key, uint64_t gen, uint32_t for_ms)
+{
+    struct wire_put_renew_req *renew = world_take(world, 1, sizeof(*renew));
+
+    renew->for_ms = for_ms;
+    renew->items = world_take(world, 1, sizeof(*renew->items));
+    renew->items_count = 1;
+    renew->items[0] = (struct wire_key_gen){.key = world_key(key), .gen = gen};
+    return world_ask(world, session, WIRE_put_renew, renew, 1, 10000);
 }
 
 static inline struct world_request *put_abort_gen(struct world *world, uint64_t session,

@@ -355,6 +355,50 @@ static void test_grant_deadline(void **state)
     world_deinit(world);
 }
 
+static enum snow_status renew(struct small_world *small, uint64_t session, uint64_t gen,
+                              uint32_t for_ms)
+{
+    return (enum snow_status)put_renew_gen(&small->world, session, "a", gen, for_ms)
+        ->statuses[0]
+        .status;
+}
+
+/* An open write goes on for as long as its session renews it, but not for ever. */
+static void test_renewal(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, MIB);
+    uint64_t other = session_open(world, 0);
+    uint64_t gen = put_start(world, small.session, 1, "a", 100)->grants[0].gen;
+
+    assert_int_equal(renew(&small, other, gen, 1000), SNOW_GONE);
+    assert_int_equal(renew(&small, small.session, gen + 1, 1000), SNOW_GONE);
+    assert_int_equal(renew(&small, small.session, gen, 30000), SNOW_OK);
+    for (int i = 0; i < 29; i++) {
+        world_live(world, 20 * NS_PER_S);
+        assert_int_equal(renew(&small, small.session, gen, 30000), SNOW_OK);
+    }
+    assert_int_equal(world_metric(world, "objects_writing"), 1);
+    world_live(world, 20500 * NS_PER_MS); /* ten minutes, and not yet a second more */
+    assert_int_equal(renew(&small, small.session, gen, 30000), SNOW_LIMIT);
+    assert_int_equal(world_metric(world, "objects_writing"), 1);
+    world_live(world, NS_PER_S);
+    assert_int_equal(world_metric(world, "objects_writing"), 0);
+    assert_int_equal(renew(&small, small.session, gen, 30000), SNOW_GONE);
+    assert_int_equal(world_metric(world, "puts_renewed"), 30);
+    assert_int_equal(world_metric(world, "free_bytes"), MIB);
+
+    /* It may end sooner than it was to, too. */
+    gen = put_start(world, small.session, 2, "a", 100)->grants[0].gen;
+    assert_int_equal(renew(&small, small.session, gen, 0), SNOW_OK);
+    world_live(world, 1100 * NS_PER_MS);
+    assert_int_equal(put_end_gen(world, small.session, "a", gen, 1)->statuses[0].status, SNOW_GONE);
+    world_deinit(world);
+}
+
 static void test_removal_deadline(void **state)
 {
     struct small_world small;
@@ -447,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_put_beside_a_replace),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_grant_deadline),
+        cmocka_unit_test(test_renewal),
         cmocka_unit_test(test_removal_deadline),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_several_extents),

@@ -1,6 +1,7 @@
 /* A master and a node in one process, and a client that speaks the messages by hand:
  * what the two do together. */
 #include "cluster.h"
+#include "node/inside.h"
 #include "wire/frame.h"
 
 static void a_put_and_a_get(void **state)
@@ -90,8 +91,7 @@ static void forged_replayed_and_corrupt_writes_are_refused(void **state)
     item.crc ^= 1;
     assert_int_equal(write_bytes(cluster, node, &a, &item, bytes).status, SNOW_CORRUPT);
     item = good;
-    item.start = 100; /* a hole */
-    item.size -= 100;
+    item.start = item.length - 10; /* beyond its end */
     assert_int_equal(write_bytes(cluster, node, &a, &item, bytes).status, SNOW_INVALID);
     assert_int_equal(write_bytes(cluster, node, &a, &good, bytes).written, 1);
     assert_int_equal(write_bytes(cluster, node, &a, &good, bytes).written, 1); /* again: no harm */
@@ -101,6 +101,53 @@ static void forged_replayed_and_corrupt_writes_are_refused(void **state)
     ask(cluster, master, &a, WIRE_put_abort, &abort, NULL, 0);
     assert_int_equal(((struct wire_put_abort_rep *)a.reply)->items[0].status, SNOW_OK);
     assert_int_equal(write_bytes(cluster, node, &a, &good, bytes).status, SNOW_GONE); /* replayed */
+    arena_deinit(&a.arena);
+}
+
+/* Bytes [start, start+size) of an extent. */
+static struct wire_write_done write_range(struct cluster *cluster, struct rpc_conn *node,
+                                          struct ask *a, const struct wire_write_item *whole,
+                                          uint8_t *bytes, uint64_t start, uint64_t size)
+{
+    struct wire_write_item item = *whole;
+
+    item.start = start;
+    item.size = size;
+    item.crc = crc32c(0, bytes + start, (size_t)size);
+    return write_bytes(cluster, node, a, &item, bytes + start);
+}
+
+static void ranges_in_any_order(void **state)
+{
+    struct cluster *cluster = *state;
+    struct rpc_conn *master = dial_to(cluster, master_address(cluster->master));
+    struct rpc_conn *node = dial_to(cluster, node_address(cluster->node));
+    struct ask a = {0};
+    uint8_t bytes[5000];
+    uint8_t other[5000];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 251);
+    memset(other, 42, sizeof(other));
+    struct wire_put_grant grant = start_put(cluster, master, &a, "any", sizeof(bytes));
+    struct wire_write_item whole = write_item("any", &grant, bytes);
+
+    assert_int_equal(write_range(cluster, node, &a, &whole, bytes, 4000, 1000).status, SNOW_OK);
+    assert_int_equal(write_range(cluster, node, &a, &whole, bytes, 1000, 500).status, SNOW_OK);
+    /* Sent again: it is here already, and stays as it is. */
+    assert_int_equal(write_range(cluster, node, &a, &whole, other, 4100, 200).status, SNOW_OK);
+    /* What covers a part of it would not be the writer's own piece. */
+    assert_int_equal(write_range(cluster, node, &a, &whole, bytes, 3900, 200).status, SNOW_INVALID);
+    assert_int_equal(write_range(cluster, node, &a, &whole, bytes, 0, 1000).written, 0);
+    assert_int_equal(write_range(cluster, node, &a, &whole, bytes, 2000, 2000).written, 0);
+    assert_int_equal(write_range(cluster, node, &a, &whole, bytes, 2000, 0).written, 0);
+    assert_int_equal(write_range(cluster, node, &a, &whole, bytes, 1500, 500).written, 1);
+    assert_int_equal(write_range(cluster, node, &a, &whole, other, 1500, 500).written, 1);
+
+    const struct slot *slot = &cluster->node->segments[0].table[whole.slot];
+
+    assert_int_equal(slot->data_crc, crc32c(0, bytes, sizeof(bytes)));
+    assert_memory_equal(cluster->node->segments[0].data.at + whole.offset, bytes, sizeof(bytes));
     arena_deinit(&a.arena);
 }
 
@@ -232,6 +279,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_put_and_a_get, open_cluster, close_cluster),
         cmocka_unit_test_setup_teardown(forged_replayed_and_corrupt_writes_are_refused,
                                         open_cluster, close_cluster),
+        cmocka_unit_test_setup_teardown(ranges_in_any_order, open_cluster, close_cluster),
         cmocka_unit_test_setup_teardown(a_displaced_piece_harms_no_other, open_cluster,
                                         close_cluster),
     };
