@@ -127,6 +127,52 @@ struct snow_put {
 SNOW_API enum snow_status snow_put(struct snow_client *client, struct snow_put *items, size_t count,
                                    const struct snow_call *call);
 
+/* ---- put, in several calls ---- */
+
+/* A put whose bytes come one after the other, as the layers of a model do: opened with its whole
+ * size, written in ranges, then committed.  Nobody sees it before.
+ *
+ * Time.     The grant lasts hold_ms from its opening, from each renewal, and from each write that
+ *           comes when half of that has gone; ten minutes in all.
+ * Failures. A copy of which a range could not be written within its call is given up; when none is
+ *           left every call says why, and a new put has to be begun.  Bytes of open puts count
+ *           against the session's share of the pool, a quarter.
+ * Threads.  Ranges may be written by several threads at once. */
+struct snow_writer;
+
+/* item: as of a put, without memory; size is that of the whole, and not 0.  hold_ms 0: 60000.  OK:
+ * *writer is open.  EXISTS, UNCERTAIN ... as snow_put: *writer is NULL. */
+SNOW_API enum snow_status snow_writer_open(struct snow_client *client, struct snow_put *item,
+                                           uint32_t hold_ms, const struct snow_call *call,
+                                           struct snow_writer **writer);
+
+/* Bytes of the object from offset on.  In any order; each byte once. */
+struct snow_write {
+    uint64_t offset;
+    const void *from;
+    size_t size;
+    const struct snow_buffer *buffers; /* as in snow_put */
+    size_t buffer_count;
+    uint64_t reserved[2];
+    /* out: OK; INVALID: a range that is not in the object, or touches bytes that were written;
+     * LIMIT: more than 1,024 ranges with gaps between them; else what ended the put */
+    enum snow_status status;
+};
+
+SNOW_API enum snow_status snow_writer_write(struct snow_writer *writer, struct snow_write *items,
+                                            size_t count, const struct snow_call *call);
+/* More time.  GONE: the grant has ended; LIMIT: it is ten minutes old. */
+SNOW_API enum snow_status snow_writer_renew(struct snow_writer *writer, uint32_t hold_ms,
+                                            const struct snow_call *call);
+/* The object is there.  INVALID: bytes are missing (snow_reason says how many), or ranges are being
+ * written: the put stays open.  TIMEOUT, UNREACHABLE: not known; it may be committed again.
+ * shortfall (may be NULL): copies fewer than asked. */
+SNOW_API enum snow_status snow_writer_commit(struct snow_writer *writer, uint32_t *shortfall,
+                                             const struct snow_call *call);
+/* Frees it; what was not committed is given up.  When no other call of it is under way; before
+ * snow_close. */
+SNOW_API void snow_writer_close(struct snow_writer *writer);
+
 /* ---- get ---- */
 
 struct snow_get {
@@ -315,6 +361,11 @@ SNOW_API enum snow_status snow_submit_exists(struct snow_queue *queue, struct sn
 SNOW_API enum snow_status snow_submit_remove(struct snow_queue *queue, struct snow_item *items,
                                              size_t count, const struct snow_call *call,
                                              uint64_t tag);
+
+/* Of a writer of the queue's client. */
+SNOW_API enum snow_status snow_submit_write(struct snow_queue *queue, struct snow_writer *writer,
+                                            struct snow_write *items, size_t count,
+                                            const struct snow_call *call, uint64_t tag);
 
 struct snow_completion {
     uint64_t tag;

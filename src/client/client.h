@@ -111,6 +111,61 @@ void client_put_start(struct client *client, struct client_put_op *op,
                       const struct snow_call *call);
 void client_put_cancel(struct client_put_op *op);
 
+/* A put that spans calls: opened, written in ranges, committed or given up.  Its own; no operation
+ * of it is under way when it is closed. */
+struct client_writer;
+
+/* Opening, renewing, committing. */
+struct client_writer_op {
+    void (*on_done)(struct client_writer_op *op);
+    struct client_writer *writer; /* in; of an opening: out, with OK */
+    uint32_t hold_ms;             /* of an opening or renewing: how long the grant is to last */
+
+    enum snow_status status; /* out */
+    uint32_t shortfall;      /* out, of a commit: copies fewer than asked */
+    char reason[192];        /* out: what was in the way, or "" */
+
+    struct client_op base;
+    struct client_ask ask;       /* put_start, put_end */
+    struct client_ask renew;     /* of an opening too: it is to outlast its call */
+    const struct snow_put *item; /* of an opening; stays until its end */
+    uint64_t wait_until_ns;
+    uint64_t continues;
+    uint32_t flags; /* SNOW_CALL_* */
+    char segment[LIMIT_NAME_SIZE + 1];
+};
+
+/* item: key, size and how to store it; it names no memory.  EXISTS: there is a value. */
+void client_writer_open_start(struct client *client, struct client_writer_op *op,
+                              const struct snow_put *item, const struct snow_call *call);
+void client_writer_renew_start(struct client *client, struct client_writer_op *op,
+                               const struct snow_call *call);
+/* INVALID: bytes are missing, or ranges are under way; the write stays open. */
+void client_writer_commit_start(struct client *client, struct client_writer_op *op,
+                                const struct snow_call *call);
+void client_writer_op_cancel(struct client_writer_op *op);
+/* Gives the grant back, unless it was committed. */
+void client_writer_close(struct client_writer *writer);
+
+/* Ranges of it. */
+struct client_write_op {
+    void (*on_done)(struct client_write_op *op);
+    void (*on_item)(struct client_write_op *op, uint32_t index); /* may be NULL */
+    struct snow_write *items;
+    size_t count;
+    struct client_writer *writer;
+
+    struct client_op base;
+    struct client_ask renew; /* the grant, when half of its time has gone */
+    struct client_moves moves;
+    struct write_range *ranges; /* one an item */
+    uint32_t open;              /* items without a result, and the renewal */
+};
+
+void client_write_start(struct client *client, struct client_write_op *op,
+                        const struct snow_call *call);
+void client_write_cancel(struct client_write_op *op);
+
 struct client_get_op {
     void (*on_done)(struct client_get_op *op);
     void (*on_item)(struct client_get_op *op, uint32_t index); /* may be NULL */

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "client/buffers.h"
 #include "client/client.h"
 #include "rpc/peer.h"
 
@@ -128,6 +129,15 @@ void client_abort(struct client *client, const struct wire_key_gen *items, uint3
 bool client_places_check(const struct wire_place *places, uint32_t count, uint64_t size,
                          uint16_t *replicas);
 
+/* ---- put.c: what writer.c does alike ---- */
+
+enum snow_status client_put_check(const struct snow_put *item, struct client_buffers *buffers);
+struct wire_put_item client_put_wire(const struct snow_put *item);
+uint16_t client_put_slot_flags(const struct snow_put *item);
+/* Until when an operation of that deadline waits for room or another writer. */
+uint64_t client_put_wait_until(struct client *client, const struct snow_call *call,
+                               uint64_t deadline_ns);
+
 /* ---- nodes.c ---- */
 
 /* NULL: out of memory, or too many. */
@@ -148,7 +158,7 @@ void client_node_failed(struct client *client, struct client_node *node, uint64_
 void client_node_worked(struct client_node *node);
 /* The way to a known node.  UNREACHABLE: by none that the options allow; NO_MEMORY, INVALID. */
 MUST_CHECK enum snow_status client_node_connect(struct client *client, struct client_node *node,
-                                                struct transport_link **link);
+                                                bool streams, struct transport_link **link);
 void client_nodes_open(struct client *client);
 void client_nodes_close(struct client *client);
 

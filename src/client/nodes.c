@@ -246,7 +246,7 @@ static enum snow_status connect_near(struct client *client, struct client_node *
     return client->near->ops->connect(client->near, &to, &node->near);
 }
 
-enum snow_status client_node_connect(struct client *client, struct client_node *node,
+enum snow_status client_node_connect(struct client *client, struct client_node *node, bool streams,
                                      struct transport_link **link)
 {
     struct transport_node to = {.incarnation = node->incarnation, .address = node->address};
@@ -257,7 +257,7 @@ enum snow_status client_node_connect(struct client *client, struct client_node *
         disconnect(&node->near);
         node->moved = false;
     }
-    if (client->options.way != CLIENT_WAY_TCP)
+    if (client->options.way != CLIENT_WAY_TCP && !streams)
         status = connect_near(client, node);
     *link = node->near;
     if (status == SNOW_OK || client->options.way == CLIENT_WAY_SHM)

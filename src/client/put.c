@@ -207,7 +207,7 @@ static bool join_start(struct client_ask *ask, uint32_t before, uint32_t item)
     return item == before + 1 && puts[item].operation == puts[before].operation;
 }
 
-static struct wire_put_item put_item(const struct snow_put *item)
+struct wire_put_item client_put_wire(const struct snow_put *item)
 {
     return (struct wire_put_item){.key = client_key_bytes(&item->key),
                                   .size = item->size,
@@ -239,7 +239,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
         return NULL;
     message->items_count = count;
     for (uint32_t i = 0; i < count; i++)
-        message->items[i] = put_item(&op->items[items[i]]);
+        message->items[i] = client_put_wire(&op->items[items[i]]);
     return message;
 }
 
@@ -315,7 +315,7 @@ static void on_moved(struct client_moves *moves)
     settle(list_entry(moves, struct client_put_op, moves));
 }
 
-static uint16_t slot_flags(const struct snow_put *item)
+uint16_t client_put_slot_flags(const struct snow_put *item)
 {
     return (uint16_t)((item->replace ? WIRE_SLOT_REPLACED : 0u) |
                       (item->pin == SNOW_PIN_SOFT   ? WIRE_SLOT_SOFT_PIN
@@ -342,7 +342,7 @@ static void begin_writes(struct client_put_op *op, uint32_t index,
                                                  .size = places[i].length,
                                                  .key = client_key_bytes(&item->key),
                                                  .object_size = item->size,
-                                                 .flags = slot_flags(item)};
+                                                 .flags = client_put_slot_flags(item)};
         if (client_buffers_cut(&put->buffers, places[i].object_offset, &op->base.arena,
                                &writes[i].item) == SNOW_OK &&
             client_moves_add(&op->moves, &writes[i].item) == SNOW_OK)
@@ -547,7 +547,7 @@ static const struct client_moves_ops move_ops = {.write = true,
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-static enum snow_status check_item(const struct snow_put *item, struct client_buffers *buffers)
+enum snow_status client_put_check(const struct snow_put *item, struct client_buffers *buffers)
 {
     enum snow_status status =
         client_buffers_set(buffers, item->from, item->size, item->buffers, item->buffer_count);
@@ -592,11 +592,12 @@ static bool find_twins(struct client_put_op *op)
     return true;
 }
 
-static void set_waits(struct client_put_op *op, const struct snow_call *call)
+uint64_t client_put_wait_until(struct client *client, const struct snow_call *call,
+                               uint64_t deadline_ns)
 {
-    uint64_t now_ns = client_now_ns(op->base.client);
-    uint64_t time_ns = op->base.deadline_ns - now_ns;
-    uint64_t wait_ns = op->base.client->options.wait_ms * NS_PER_MS;
+    uint64_t now_ns = client_now_ns(client);
+    uint64_t time_ns = deadline_ns - now_ns;
+    uint64_t wait_ns = client->options.wait_ms * NS_PER_MS;
 
     if (call->wait_ms == UINT32_MAX)
         wait_ns = 0;
@@ -606,7 +607,7 @@ static void set_waits(struct client_put_op *op, const struct snow_call *call)
         wait_ns = time_ns / 2;
     if (wait_ns > time_ns - time_ns / 8)
         wait_ns = time_ns - time_ns / 8; /* the answer, and the bytes, take time too */
-    op->wait_until_ns = now_ns + wait_ns;
+    return now_ns + wait_ns;
 }
 
 static enum snow_status prepare(struct client_put_op *op, const struct snow_call *call)
@@ -627,7 +628,7 @@ static enum snow_status prepare(struct client_put_op *op, const struct snow_call
         return SNOW_INVALID;
     memcpy(op->segment, call->segment == NULL ? "" : call->segment, name_size);
     op->segment[name_size] = 0;
-    set_waits(op, call);
+    op->wait_until_ns = client_put_wait_until(op->base.client, call, op->base.deadline_ns);
     op->puts = arena_array(arena, op->count, sizeof(*op->puts));
     op->aborts = arena_array(arena, op->count, sizeof(*op->aborts));
     client_moves_init(&op->moves, op->base.client, &move_ops, op->base.deadline_ns, arena);
@@ -649,7 +650,7 @@ static enum snow_status begin(struct client_put_op *op, const struct snow_call *
         op->puts[i].operation = op->base.operation;
         op->puts[i].twin = i;
         op->items[i].shortfall = 0;
-        op->items[i].status = check_item(&op->items[i], &op->puts[i].buffers);
+        op->items[i].status = client_put_check(&op->items[i], &op->puts[i].buffers);
         if (op->items[i].status != SNOW_OK)
             op->puts[i].state = PUT_DONE;
     }

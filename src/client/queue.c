@@ -77,6 +77,7 @@ struct submission {
         struct client_get_op get;
         struct client_exists_op exists;
         struct client_keys_op keys;
+        struct client_write_op write;
     } op;
     bool told[]; /* one an item */
 };
@@ -175,6 +176,7 @@ KIND(put)
 KIND(get)
 KIND(exists)
 KIND(keys)
+KIND(write)
 
 static void start_put(struct submission *submission)
 {
@@ -195,6 +197,11 @@ static void start_exists(struct submission *submission)
 static void start_remove(struct submission *submission)
 {
     client_remove_start(submission->queue->client->client, &submission->op.keys, &submission->call);
+}
+
+static void start_write(struct submission *submission)
+{
+    client_write_start(submission->queue->client->client, &submission->op.write, &submission->call);
 }
 
 static const struct kind put_kind = {.flags = SNOW_CALL_NO_WAIT_WRITER,
@@ -218,6 +225,9 @@ static const struct kind remove_kind = {.flags = SNOW_CALL_FORCE,
                                         .start = start_remove,
                                         .cancel = cancel_keys,
                                         .status = status_keys};
+
+static const struct kind write_kind = {
+    .set_items = set_write, .start = start_write, .cancel = cancel_write, .status = status_write};
 
 /* ---- submitting ----------------------------------------------------------------------------- */
 
@@ -315,8 +325,10 @@ static enum snow_status submit(struct submission *submission)
     return SNOW_OK;
 }
 
-static enum snow_status submit_items(struct snow_queue *queue, const struct kind *kind, void *items,
-                                     size_t count, const struct snow_call *call, uint64_t tag)
+/* writer: of a write, else NULL. */
+static enum snow_status submit_items(struct snow_queue *queue, const struct kind *kind,
+                                     struct client_writer *writer, void *items, size_t count,
+                                     const struct snow_call *call, uint64_t tag)
 {
     enum snow_status status = check(queue, kind, count, call);
     struct submission *submission;
@@ -329,31 +341,44 @@ static enum snow_status submit_items(struct snow_queue *queue, const struct kind
         return SNOW_NO_MEMORY;
     }
     kind->set_items(submission, items);
+    if (writer != NULL)
+        submission->op.write.writer = writer;
     return submit(submission);
 }
 
 enum snow_status snow_submit_put(struct snow_queue *queue, struct snow_put *items, size_t count,
                                  const struct snow_call *call, uint64_t tag)
 {
-    return submit_items(queue, &put_kind, items, count, call, tag);
+    return submit_items(queue, &put_kind, NULL, items, count, call, tag);
 }
 
 enum snow_status snow_submit_get(struct snow_queue *queue, struct snow_get *items, size_t count,
                                  const struct snow_call *call, uint64_t tag)
 {
-    return submit_items(queue, &get_kind, items, count, call, tag);
+    return submit_items(queue, &get_kind, NULL, items, count, call, tag);
 }
 
 enum snow_status snow_submit_exists(struct snow_queue *queue, struct snow_stat *items, size_t count,
                                     const struct snow_call *call, uint64_t tag)
 {
-    return submit_items(queue, &exists_kind, items, count, call, tag);
+    return submit_items(queue, &exists_kind, NULL, items, count, call, tag);
 }
 
 enum snow_status snow_submit_remove(struct snow_queue *queue, struct snow_item *items, size_t count,
                                     const struct snow_call *call, uint64_t tag)
 {
-    return submit_items(queue, &remove_kind, items, count, call, tag);
+    return submit_items(queue, &remove_kind, NULL, items, count, call, tag);
+}
+
+enum snow_status snow_submit_write(struct snow_queue *queue, struct snow_writer *writer,
+                                   struct snow_write *items, size_t count,
+                                   const struct snow_call *call, uint64_t tag)
+{
+    if (writer->client != queue->client) {
+        turns_reason_set("the writer is another client's than the queue");
+        return SNOW_INVALID;
+    }
+    return submit_items(queue, &write_kind, writer->writer, items, count, call, tag);
 }
 
 /* ---- polling -------------------------------------------------------------------------------- */

@@ -56,6 +56,11 @@ struct snow_client {
     struct views_home *views; /* NULL: there were none yet; mutex */
 };
 
+struct snow_writer {
+    struct snow_client *client;
+    struct client_writer *writer; /* the loop's */
+};
+
 /* One call of one thread.  Zeroed. */
 struct ticket {
     struct snow_client *client;

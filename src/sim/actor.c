@@ -8,6 +8,7 @@
  *   A3  After a crash the attempts that were under way stay open in the history: nobody knows. */
 #include "base/hash.h"
 #include "sim/cluster.h"
+#include "sim/scribe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,7 @@ struct actor {
     bool paused;
     uint32_t index;
     struct lane lanes[CLUSTER_LANES];
+    struct scribe *scribe;
 };
 
 static void next_operation(struct lane *lane);
@@ -481,6 +483,7 @@ void actor_start(struct actor *actor)
     ASSERT(status == SNOW_OK);
     for (uint32_t i = 0; i < CLUSTER_LANES; i++)
         rest_a_while(&actor->lanes[i]);
+    scribe_start(actor->scribe, actor->client);
 }
 
 static void cancel(struct lane *lane)
@@ -510,6 +513,7 @@ void actor_crash(struct actor *actor)
         cancel(&actor->lanes[i]);
         end_views(&actor->lanes[i]);
     }
+    scribe_crash(actor->scribe);
     client_destroy(actor->client);
     env_loop_destroy(actor->loop);
     world_process_end(actor->env);
@@ -545,7 +549,7 @@ bool actor_is_idle(const struct actor *actor)
         if (actor->lanes[i].kind != LANE_IDLE)
             return false;
     }
-    return true;
+    return scribe_is_idle(actor->scribe);
 }
 
 struct world_host *actor_host(struct actor *actor)
@@ -579,6 +583,7 @@ struct actor *actor_create(struct cluster *cluster, uint32_t index)
             ASSERT(lane->bytes[j] != NULL);
         }
     }
+    actor->scribe = scribe_create(cluster, index, &actor->paused);
     actor_start(actor);
     return actor;
 }
@@ -591,5 +596,6 @@ void actor_destroy(struct actor *actor)
         for (uint32_t j = 0; j < BATCH_MAX; j++)
             free(actor->lanes[i].bytes[j]);
     }
+    scribe_destroy(actor->scribe);
     free(actor);
 }

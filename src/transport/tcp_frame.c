@@ -408,7 +408,7 @@ static uint32_t crc_of(const struct transport_item *item)
 static void end_item(const struct tcp_link *link, struct transport_op *op,
                      struct transport_item *item)
 {
-    if (item->status == SNOW_OK && op->write && !item->written)
+    if (item->status == SNOW_OK && op->write && is_whole(item) && !item->written)
         item->status = SNOW_INVALID; /* all was taken, and yet it does not hold it */
     if (item->status == SNOW_OK && !op->write && options_of(link)->verify && is_whole(item) &&
         crc_of(item) != item->crc)

@@ -53,7 +53,7 @@ struct transport_node {
     const char *address;  /* copied */
 };
 
-/* One extent, or of a read a range of one. */
+/* One extent, or a range of one: a write of one leaves the slot open until all its bytes came. */
 struct transport_item {
     const struct wire_place *place; /* stays until the item ended */
     uint64_t gen;
@@ -81,7 +81,7 @@ struct transport_item {
     uint32_t piece_count;
     uint32_t pieces_left; /* not ended */
     uint32_t crc;         /* of the whole extent, as the node says */
-    bool written;         /* the node says that all its bytes came */
+    bool written;         /* the node says that all bytes of the extent came */
 };
 
 /* The memory of an item that stays where it is until it ended: one piece.  item->size is set. */
