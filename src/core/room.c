@@ -388,16 +388,13 @@ void core_room_serve(struct core *core)
 
 /* ---- reasons ---- */
 
-/* There are bytes enough where it was to go. */
-static bool is_fragmented(const struct core *core, const struct request *request, uint32_t index)
+/* Where it was to go; NULL: nowhere, or that is closed now. */
+static const struct segment *lacking_of(const struct core *core, const struct request *request)
 {
-    const struct wire_put_start_req *put = request->message;
+    const struct segment *segment =
+        request->lacking == UINT16_MAX ? NULL : core->segments[request->lacking];
 
-    if (request->lacking == UINT16_MAX ||
-        !core_segment_open(core, core->segments[request->lacking]))
-        return false;
-    return space_free_bytes(core->segments[request->lacking]->space) >=
-           core_place_bytes(&put->items[index]);
+    return segment != NULL && core_segment_open(core, segment) ? segment : NULL;
 }
 
 static void tell_fragments(const struct core *core, const struct segment *segment, char *text)
@@ -420,6 +417,7 @@ const char *core_room_reason(struct core *core, const struct request *request, u
 {
     const struct wire_put_start_req *put = request->message;
     const struct session *session = core->sessions[request->session];
+    const struct segment *lacking = lacking_of(core, request);
     char *text = core_out(core, 1, REASON_SIZE);
 
     if (core->pool_bytes == 0)
@@ -431,13 +429,17 @@ const char *core_room_reason(struct core *core, const struct request *request, u
         snprintf(text, REASON_SIZE,
                  "the session's own open writes (%llu bytes) fill its share of the pool",
                  (unsigned long long)session->writing_bytes);
-    else if (request->lacking != UINT16_MAX &&
-             core_segment_open(core, core->segments[request->lacking]) &&
-             space_slots_free(core->segments[request->lacking]->space) < SLOTS_FEW)
+    else if (lacking != NULL && space_slots_free(lacking->space) < SLOTS_FEW &&
+             !core_segment_can_grow(lacking))
         snprintf(text, REASON_SIZE, "all %u slots of a segment are taken: more of them are needed",
-                 space_slot_count(core->segments[request->lacking]->space));
-    else if (is_fragmented(core, request, index))
-        tell_fragments(core, core->segments[request->lacking], text);
+                 space_slot_count(lacking->space));
+    else if (lacking != NULL && core_segment_can_grow(lacking))
+        snprintf(text, REASON_SIZE,
+                 "a node is still committing memory: %llu of %llu bytes of a segment are ready",
+                 (unsigned long long)lacking->ready, (unsigned long long)lacking->size);
+    else if (lacking != NULL &&
+             space_free_bytes(lacking->space) >= core_place_bytes(&put->items[index]))
+        tell_fragments(core, lacking, text);
     else
         snprintf(text, REASON_SIZE,
                  "of %llu bytes: %llu free in runs that do not fit, %llu leased, %llu hard-pinned, "

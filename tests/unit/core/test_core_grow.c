@@ -70,6 +70,25 @@ static void a_put_waits_for_growth_and_nothing_is_evicted(void **state)
     world_deinit(world);
 }
 
+static void growth_that_does_not_come_is_told(void **state)
+{
+    struct growing growing;
+    struct world *world = &growing.world;
+    char reason[512] = "";
+
+    (void)state;
+    growing_open(&growing, 512 * KIB, SLOTS);
+    struct world_request *request =
+        put_send(world, growing.session, put_message(world, 900, "new", 600 * KIB), 2000);
+
+    world_live(world, 2100 * NS_PER_MS);
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_NO_SPACE);
+    memcpy(reason, request->grants[0].reason.at, request->grants[0].reason.size);
+    assert_non_null(strstr(reason, "still committing memory: 524288 of 4194304 bytes"));
+    world_deinit(world);
+}
+
 static void a_full_segment_grows_to_its_end_and_then_evicts(void **state)
 {
     struct growing growing;
@@ -226,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_ready_bytes_are_given_out_and_more_is_asked_for),
         cmocka_unit_test(a_put_waits_for_growth_and_nothing_is_evicted),
+        cmocka_unit_test(growth_that_does_not_come_is_told),
         cmocka_unit_test(a_full_segment_grows_to_its_end_and_then_evicts),
         cmocka_unit_test(a_node_that_finds_no_more_memory_is_full_with_what_it_has),
         cmocka_unit_test(slots_grow_as_bytes_do),

@@ -41,17 +41,32 @@ static void reopen(struct fixture *fixture)
                      SNOW_OK);
 }
 
-static int close_slots(void **state)
+/* With its memory closed. */
+static void open_again(struct fixture *fixture, enum snow_status expected)
 {
-    struct fixture *fixture = *state;
+    const char *reason;
+
+    assert_int_equal(slots_open(fixture->env, &fixture->request, &fixture->slots, &reason),
+                     expected);
+}
+
+static void unlink_files(const struct fixture *fixture)
+{
     char path[128];
 
-    slots_close_memory(&fixture->slots);
     snprintf(path, sizeof(path), "%s/meta-0", fixture->dir);
     unlink(path);
     snprintf(path, sizeof(path), "%s/data-0", fixture->dir);
     unlink(path);
     rmdir(fixture->dir);
+}
+
+static int close_slots(void **state)
+{
+    struct fixture *fixture = *state;
+
+    slots_close_memory(&fixture->slots);
+    unlink_files(fixture);
     env_linux_destroy(fixture->env);
     free(fixture);
     return 0;
@@ -196,6 +211,63 @@ static void a_refusal_says_why(void **state)
     assert_non_null(strstr(reason, "slots"));
 }
 
+/* What was ready under an earlier process is so again, and no more than that. */
+static void a_segment_grows_and_keeps_how_far_it_came(void **state)
+{
+    struct fixture *fixture = *state;
+    struct slots *slots = &fixture->slots;
+    struct wire_write_item item = item_of(1, 10, "key");
+    uint64_t done;
+
+    slots_close_memory(slots);
+    unlink_files(fixture);
+    fixture->request.step = 128 * KIB;
+    fixture->request.data_size = 4 * MIB;
+    open_again(fixture, SNOW_OK);
+    assert_int_equal(slots->ready, 128 * KIB);
+    assert_int_equal(slots->slots_ready, (128 * KIB - SEGMENT_HEADER_BYTES) / sizeof(struct slot));
+    item.offset = 128 * KIB - 512; /* reaches above */
+    assert_int_equal(slots_begin(slots, &item), SNOW_INVALID);
+    assert_int_equal(slots_populate(slots, false, 128 * KIB, 64 * KIB, &done), SNOW_OK);
+    assert_int_equal(slots->ready, 128 * KIB); /* not before it is taken */
+    slots_take_present(slots, false, 128 * KIB + done + 100);
+    assert_int_equal(slots->ready, 192 * KIB); /* whole pages */
+    assert_int_equal(slots_begin(slots, &item), SNOW_OK);
+    slots_seal(slots, 1, 5, true);
+    assert_int_equal(
+        slots_populate(slots, true, 128 * KIB, slots_meta_size(slots) - 128 * KIB, &done), SNOW_OK);
+    slots_take_present(slots, true, 128 * KIB + done);
+    assert_int_equal(slots->slots_ready, slots->count);
+    slots_close_memory(slots);
+    open_again(fixture, SNOW_OK);
+    assert_int_equal(slots->ready, 192 * KIB);
+    assert_int_equal(slots->slots_ready, slots->count);
+    assert_int_equal(slots->table[1].state, WIRE_SLOT_WRITTEN);
+    /* A header that claims more than there is. */
+    slots->header->ready = 8 * MIB;
+    slots_close_memory(slots);
+    open_again(fixture, SNOW_INVALID);
+    unlink_files(fixture);
+    open_again(fixture, SNOW_OK);
+}
+
+/* Files of before segments grew: all of them is ready. */
+static void a_segment_of_version_1_is_whole(void **state)
+{
+    struct fixture *fixture = *state;
+    struct slots *slots = &fixture->slots;
+
+    slots->header->version = 1;
+    slots->header->crc = crc32c(0, slots->header, offsetof(struct slots_header, crc));
+    slots->header->slots_ready = 0;
+    slots->header->ready = 0;
+    slots_close_memory(slots);
+    fixture->request.step = 64 * KIB;
+    open_again(fixture, SNOW_OK);
+    assert_int_equal(slots->ready, 2 * MIB);
+    assert_int_equal(slots->slots_ready, slots->count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +282,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slot_with_an_impossible_key_is_dropped, open_slots,
                                         close_slots),
         cmocka_unit_test_setup_teardown(a_refusal_says_why, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(a_segment_grows_and_keeps_how_far_it_came, open_slots,
+                                        close_slots),
+        cmocka_unit_test_setup_teardown(a_segment_of_version_1_is_whole, open_slots, close_slots),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
