@@ -1,0 +1,59 @@
+/* What the methods of Store share: many keys or one, by the same way. */
+#ifndef BATCH_H
+#define BATCH_H
+
+#include "ext.h"
+
+struct batch {
+    struct store *store;
+    struct state *state;
+    PyObject *single; /* borrowed; NULL: many */
+    PyObject *keys;   /* tuple of many */
+    Py_ssize_t count;
+    struct snow_call call;
+    uint32_t pin; /* of a pin */
+    uint32_t pin_ms;
+    void *items;
+    struct buffers buffers;
+    void (*drop)(struct batch *batch); /* frees what the library gave with the items; may be NULL */
+    char reason[256];                  /* of what failed */
+};
+
+/* A kind of call.  values: its arguments, the key or keys first. */
+struct operation {
+    size_t item_size;
+    /* Fills the items and the call.  False with an exception. */
+    bool (*prepare)(struct batch *batch, PyObject **values);
+    /* Calls the library and waits. */
+    void (*run)(struct batch *batch, struct snow_client *client);
+    /* Calls it without waiting; NULL: it can not be. */
+    enum snow_status (*submit)(struct batch *batch, struct snow_queue *queue, uint64_t tag);
+    PyObject *(*result)(struct batch *batch, Py_ssize_t index);
+    /* Frees what the library gave with the items; may be NULL. */
+    void (*drop)(struct batch *batch);
+};
+
+/* Takes arguments.  False with an exception; else batch_deinit ends it. */
+bool operation_begin(const struct operation *operation, const struct args_spec *spec, bool many,
+                     PyObject *store, PyObject *const *args, Py_ssize_t count, PyObject *names,
+                     struct batch *batch);
+/* The whole call: a list of results, or of a single key its result, raised if it is an
+ * exception. */
+PyObject *operation_call(const struct operation *operation, const struct args_spec *spec, bool many,
+                         PyObject *store, PyObject *const *args, Py_ssize_t count, PyObject *names);
+
+void batch_deinit(struct batch *batch);
+
+/* Borrowed. */
+PyObject *batch_key(const struct batch *batch, Py_ssize_t index);
+
+/* After a call of the library, by its thread: why it failed. */
+void batch_reason(struct batch *batch, enum snow_status status);
+
+/* The exception for an item. */
+PyObject *batch_error(struct batch *batch, enum snow_status status, Py_ssize_t index);
+/* True for OK and EXISTS and UNCERTAIN, False for what `none` says, else an exception. */
+PyObject *batch_bool(struct batch *batch, enum snow_status status, Py_ssize_t index,
+                     enum snow_status none);
+
+#endif

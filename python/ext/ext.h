@@ -1,0 +1,130 @@
+/* The extension `snowskin._snowskin`: the C library behind Python objects.
+ *
+ * Problem.  A call from Python should cost little more than the library's, hold up no other thread,
+ *           and keep alive what the library works on until it has ended.
+ * Idea.     Hand-written over the limited API (abi3, Python 3.11): fast calls, one C call for a whole
+ *           batch.  Each call takes references to its keys and buffers first, then works without the
+ *           interpreter lock, then makes its results.
+ * Invariants.
+ *   X1  No object of Python is touched while the lock is released.
+ *   X2  A Store's client is closed when no call is in it: by close(), or by the last call that
+ *       leaves after it.
+ *   X3  No state outside of the module's and the objects'.
+ * Threads.  The interpreter lock guards all members; calls of the library run without it. */
+#ifndef EXT_H
+#define EXT_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include <snowskin/snowskin.h>
+#include <stdbool.h>
+
+enum error_index {
+#define STATUS(name, code, verdict, text) ERROR_##name,
+#include <snowskin/status.def>
+#undef STATUS
+    ERROR_COUNT
+};
+
+/* Of the module. */
+struct state {
+    PyObject *error;               /* snowskin.Error */
+    PyObject *verdicts[4];         /* its subclasses, by enum snow_verdict */
+    PyObject *errors[ERROR_COUNT]; /* theirs, one a status that is not DONE; NULL: DONE */
+    PyTypeObject *store;
+    PyTypeObject *view;
+    PyTypeObject *queue;
+    PyObject *as_buffer; /* for objects without the buffer protocol; NULL: not looked up yet */
+};
+
+/* The state of the module that defined type, or a base of it.  NULL with an exception. */
+struct state *state_of_type(PyTypeObject *type);
+
+/* ---- errors.c ---- */
+
+/* Makes the classes and adds them to the module. */
+int errors_init(PyObject *module, struct state *state);
+/* An exception object; about (may be NULL) is named in it.  NULL with an exception. */
+PyObject *error_make(struct state *state, enum snow_status status, const char *reason,
+                     PyObject *about);
+/* Raises it; returns NULL. */
+PyObject *error_raise(struct state *state, enum snow_status status, const char *reason,
+                      PyObject *about);
+
+/* ---- args.c ---- */
+
+#define ARGS_MAX 16
+
+/* Names of a function's arguments, in order, then NULL; the first `required` must be there, those
+ * from `keywords` on only by name. */
+struct args_spec {
+    const char *function;
+    int required;
+    int keywords;
+    const char *names[ARGS_MAX + 1];
+};
+
+/* Sorts arguments of a fast call into values (borrowed; NULL: not given).  False with an
+ * exception. */
+bool args_take(const struct args_spec *spec, PyObject *const *args, Py_ssize_t count,
+               PyObject *names, PyObject **values);
+
+/* Conversions; NULL or None leave *to as it is.  False with an exception that names it. */
+bool args_uint32(PyObject *value, const char *name, uint32_t *to);
+bool args_uint64(PyObject *value, const char *name, uint64_t *to);
+bool args_flag(PyObject *value, uint32_t flag, uint32_t *to);
+bool args_seconds(PyObject *value, const char *name, uint32_t *to_ms); /* above 0 */
+bool args_text(PyObject *value, const char *name, const char **to);
+bool args_choice(PyObject *value, const char *name, const char *const *choices, uint32_t *to);
+
+/* A key: str (as UTF-8) or bytes; lives as long as the object. */
+bool args_key(PyObject *value, struct snow_key *to);
+
+/* A tuple of the items of any sequence but text; it keeps them alive.  NULL with an exception. */
+PyObject *args_items(PyObject *value, const char *name);
+
+/* The buffers of a call. */
+struct buffers {
+    struct state *state;
+    Py_buffer *views;
+    Py_ssize_t count;
+    Py_ssize_t capacity;
+    struct snow_buffer *lists; /* for items that are several buffers */
+    Py_ssize_t list_count;
+};
+
+/* Room for so many buffers in all.  False with an exception. */
+bool buffers_init(struct buffers *buffers, struct state *state, Py_ssize_t capacity);
+void buffers_deinit(struct buffers *buffers);
+/* How many buffers an item is: 1, or the length of a list or tuple. */
+Py_ssize_t buffers_of(PyObject *item);
+/* Takes the memory of an item: one buffer at *at, or (*list) several.  False with an exception. */
+bool buffers_add(struct buffers *buffers, PyObject *item, bool writable, void **at, size_t *size,
+                 const struct snow_buffer **list, size_t *list_count);
+
+/* ---- the types ---- */
+
+struct store {
+    PyObject_HEAD struct state *state;
+    struct snow_client *client; /* NULL: closed */
+    Py_ssize_t calls;           /* in it now */
+    bool closing;
+};
+
+PyTypeObject *store_type(PyObject *module);
+/* The client for a call; NULL with an exception: it is closed. */
+struct snow_client *store_enter(struct store *store);
+void store_leave(struct store *store);
+
+PyTypeObject *view_type(PyObject *module);
+/* Takes the view over.  NULL with an exception; then it has ended. */
+PyObject *view_make(struct state *state, struct snow_view *view);
+
+PyTypeObject *queue_type(PyObject *module);
+
+/* What a fast method is declared as. */
+#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
+
+#endif

@@ -1,0 +1,25 @@
+/* The methods of Store that move bytes.  Fast calls: see store.c for what they say of themselves. */
+#ifndef MOVE_H
+#define MOVE_H
+
+#include "batch.h"
+
+PyObject *store_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *store_put_many(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *store_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *store_get_many(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *store_get_into(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *store_get_into_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                              PyObject *names);
+PyObject *store_view(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *store_view_many(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
+
+extern const struct operation operation_put;
+extern const struct operation operation_get;
+extern const struct operation operation_get_into;
+
+/* store.c */
+extern const struct operation operation_exists;
+extern const struct operation operation_remove;
+
+#endif

@@ -1,0 +1,610 @@
+/* Store: opening and closing, questions, and the table of its methods. */
+#include "batch.h"
+#include "move.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- opening and closing -------------------------------------------------------------------- */
+
+enum open_arg {
+    OPEN_MASTER,
+    OPEN_TOKEN,
+    OPEN_NAME,
+    OPEN_TIMEOUT,
+    OPEN_WAIT,
+    OPEN_GUARD,
+    OPEN_VERIFY,
+    OPEN_TRANSPORT
+};
+
+static const char *const transports[] = {"any", "tcp", "shm", NULL};
+
+static bool take_options(PyObject *args, PyObject *keywords, struct snow_options *options)
+{
+    static char *names[] = {"master", "token",  "name",      "timeout", "wait",
+                            "guard",  "verify", "transport", NULL};
+    PyObject *values[8] = {NULL};
+
+    snow_options_init(options);
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOO", names, &values[0], &values[1],
+                                     &values[2], &values[3], &values[4], &values[5], &values[6],
+                                     &values[7]))
+        return false;
+    if (values[OPEN_VERIFY] != NULL) {
+        int verify = PyObject_IsTrue(values[OPEN_VERIFY]);
+
+        if (verify < 0)
+            return false;
+        options->verify = verify != 0;
+    }
+    return args_text(values[OPEN_MASTER], "master", &options->master) &&
+           args_text(values[OPEN_TOKEN], "token", &options->token) &&
+           args_text(values[OPEN_NAME], "name", &options->name) &&
+           args_seconds(values[OPEN_TIMEOUT], "timeout", &options->deadline_ms) &&
+           args_seconds(values[OPEN_WAIT], "wait", &options->wait_ms) &&
+           args_seconds(values[OPEN_GUARD], "guard", &options->guard_ms) &&
+           args_choice(values[OPEN_TRANSPORT], "transport", transports, &options->transport);
+}
+
+static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    struct state *state = state_of_type(type);
+    struct snow_options options;
+    struct snow_client *client = NULL;
+    const char *reason = NULL;
+    enum snow_status status;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    struct store *store;
+
+    if (state == NULL || !take_options(args, keywords, &options))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = snow_open(&options, &client, &reason);
+    Py_END_ALLOW_THREADS;
+    if (status != SNOW_OK)
+        return error_raise(state, status, reason, NULL);
+    store = (struct store *)allocate(type, 0);
+    if (store == NULL) {
+        snow_close(client);
+        return NULL;
+    }
+    store->state = state;
+    store->client = client;
+    return (PyObject *)store;
+}
+
+/* With the interpreter lock: views end under it too, so that none does meanwhile. */
+static void close_client(struct store *store)
+{
+    struct snow_client *client = store->client;
+
+    store->client = NULL;
+    snow_close(client);
+}
+
+struct snow_client *store_enter(struct store *store)
+{
+    if (store->client == NULL || store->closing) {
+        error_raise(store->state, SNOW_CLOSED, "the store is closed", NULL);
+        return NULL;
+    }
+    store->calls++;
+    return store->client;
+}
+
+void store_leave(struct store *store)
+{
+    if (--store->calls == 0 && store->closing)
+        close_client(store);
+}
+
+static PyObject *store_close(PyObject *self, PyObject *unused)
+{
+    struct store *store = (struct store *)self;
+
+    (void)unused;
+    store->closing = true;
+    if (store->calls == 0)
+        close_client(store);
+    Py_RETURN_NONE;
+}
+
+static void dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    close_client((struct store *)self);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *store_exit(PyObject *self, PyObject *args)
+{
+    (void)args;
+    return store_close(self, NULL);
+}
+
+static PyObject *store_self(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *get_closed(PyObject *self, void *unused)
+{
+    const struct store *store = (struct store *)self;
+
+    (void)unused;
+    return PyBool_FromLong(store->client == NULL || store->closing);
+}
+
+/* ---- exists, size --------------------------------------------------------------------------- */
+
+enum exists_arg { EXISTS_KEY, EXISTS_TIMEOUT, EXISTS_UNORDERED, EXISTS_TOUCH, EXISTS_LEASE };
+
+static void run_exists(struct batch *batch, struct snow_client *client)
+{
+    batch_reason(batch, snow_exists(client, batch->items, (size_t)batch->count, &batch->call));
+}
+
+static PyObject *exists_result(struct batch *batch, Py_ssize_t index)
+{
+    return batch_bool(batch, ((struct snow_stat *)batch->items)[index].status, index,
+                      SNOW_NOT_FOUND);
+}
+
+static PyObject *size_result(struct batch *batch, Py_ssize_t index)
+{
+    const struct snow_stat *item = (struct snow_stat *)batch->items + index;
+
+    if (item->status == SNOW_OK)
+        return PyLong_FromUnsignedLongLong(item->size);
+    if (item->status == SNOW_NOT_FOUND)
+        Py_RETURN_NONE;
+    return batch_error(batch, item->status, index);
+}
+
+static bool prepare_exists(struct batch *batch, PyObject **values)
+{
+    struct snow_stat *items = batch->items;
+    bool good = args_seconds(values[EXISTS_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
+                args_flag(values[EXISTS_UNORDERED], SNOW_CALL_UNORDERED, &batch->call.flags) &&
+                args_flag(values[EXISTS_TOUCH], SNOW_CALL_TOUCH, &batch->call.flags) &&
+                args_flag(values[EXISTS_LEASE], SNOW_CALL_LEASE, &batch->call.flags);
+
+    for (Py_ssize_t i = 0; i < batch->count && good; i++)
+        good = args_key(batch_key(batch, i), &items[i].key);
+    return good;
+}
+
+static enum snow_status submit_exists(struct batch *batch, struct snow_queue *queue, uint64_t tag)
+{
+    return snow_submit_exists(queue, batch->items, (size_t)batch->count, &batch->call, tag);
+}
+
+const struct operation operation_exists = {
+    .item_size = sizeof(struct snow_stat),
+    .prepare = prepare_exists,
+    .run = run_exists,
+    .submit = submit_exists,
+    .result = exists_result,
+};
+
+static const struct operation operation_size = {
+    .item_size = sizeof(struct snow_stat),
+    .prepare = prepare_exists,
+    .run = run_exists,
+    .result = size_result,
+};
+
+static PyObject *store_exists(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                              PyObject *names)
+{
+    static const struct args_spec spec = {
+        "exists", 1, 1, {"key", "timeout", "unordered", "touch", "lease", NULL}};
+
+    return operation_call(&operation_exists, &spec, false, self, args, count, names);
+}
+
+static PyObject *store_exists_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                   PyObject *names)
+{
+    static const struct args_spec spec = {
+        "exists_many", 1, 1, {"keys", "timeout", "unordered", "touch", "lease", NULL}};
+
+    return operation_call(&operation_exists, &spec, true, self, args, count, names);
+}
+
+static PyObject *store_size(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names)
+{
+    static const struct args_spec spec = {"size", 1, 1, {"key", "timeout", NULL}};
+
+    return operation_call(&operation_size, &spec, false, self, args, count, names);
+}
+
+static PyObject *store_size_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                 PyObject *names)
+{
+    static const struct args_spec spec = {"size_many", 1, 1, {"keys", "timeout", NULL}};
+
+    return operation_call(&operation_size, &spec, true, self, args, count, names);
+}
+
+/* ---- remove, pin ---------------------------------------------------------------------------- */
+
+enum remove_arg { REMOVE_KEY, REMOVE_TIMEOUT, REMOVE_FORCE };
+
+static void run_remove(struct batch *batch, struct snow_client *client)
+{
+    batch_reason(batch, snow_remove(client, batch->items, (size_t)batch->count, &batch->call));
+}
+
+static PyObject *item_result(struct batch *batch, Py_ssize_t index)
+{
+    return batch_bool(batch, ((struct snow_item *)batch->items)[index].status, index,
+                      SNOW_NOT_FOUND);
+}
+
+static bool fill_items(struct batch *batch)
+{
+    struct snow_item *items = batch->items;
+
+    for (Py_ssize_t i = 0; i < batch->count; i++) {
+        if (!args_key(batch_key(batch, i), &items[i].key))
+            return false;
+    }
+    return true;
+}
+
+static bool prepare_remove(struct batch *batch, PyObject **values)
+{
+    return args_seconds(values[REMOVE_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
+           args_flag(values[REMOVE_FORCE], SNOW_CALL_FORCE, &batch->call.flags) &&
+           fill_items(batch);
+}
+
+static enum snow_status submit_remove(struct batch *batch, struct snow_queue *queue, uint64_t tag)
+{
+    return snow_submit_remove(queue, batch->items, (size_t)batch->count, &batch->call, tag);
+}
+
+const struct operation operation_remove = {
+    .item_size = sizeof(struct snow_item),
+    .prepare = prepare_remove,
+    .run = run_remove,
+    .submit = submit_remove,
+    .result = item_result,
+};
+
+static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                              PyObject *names)
+{
+    static const struct args_spec spec = {"remove", 1, 1, {"key", "timeout", "force", NULL}};
+
+    return operation_call(&operation_remove, &spec, false, self, args, count, names);
+}
+
+static PyObject *store_remove_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                   PyObject *names)
+{
+    static const struct args_spec spec = {"remove_many", 1, 1, {"keys", "timeout", "force", NULL}};
+
+    return operation_call(&operation_remove, &spec, true, self, args, count, names);
+}
+
+/* remove_match("all" | "prefix" | "regex", pattern): how many. */
+enum match_arg { MATCH_KIND, MATCH_PATTERN, MATCH_TIMEOUT, MATCH_FORCE };
+
+static PyObject *store_remove_match(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                    PyObject *names)
+{
+    static const char *const kinds[] = {"all", "prefix", "regex", NULL};
+    static const struct args_spec spec = {
+        "remove_match", 2, 2, {"kind", "pattern", "timeout", "force", NULL}};
+    struct store *store = (struct store *)self;
+    PyObject *values[ARGS_MAX];
+    struct snow_key pattern;
+    struct snow_matched matched = {0};
+    struct snow_call call = {0};
+    struct snow_client *client;
+    enum snow_status status;
+    uint32_t kind = 0;
+
+    if (!args_take(&spec, args, count, names, values) ||
+        !args_choice(values[MATCH_KIND], "kind", kinds, &kind) ||
+        !args_key(values[MATCH_PATTERN], &pattern) ||
+        !args_seconds(values[MATCH_TIMEOUT], "timeout", &call.deadline_ms) ||
+        !args_flag(values[MATCH_FORCE], SNOW_CALL_FORCE, &call.flags))
+        return NULL;
+    client = store_enter(store);
+    if (client == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = snow_remove_match(client, (enum snow_match)kind, pattern, &call, &matched);
+    Py_END_ALLOW_THREADS;
+    store_leave(store);
+    if (snow_status_verdict(status) != SNOW_DONE)
+        return error_raise(store->state, status,
+                           matched.reason[0] != 0 ? matched.reason : snow_reason(),
+                           values[MATCH_PATTERN]);
+    return PyLong_FromUnsignedLongLong(matched.removed);
+}
+
+enum pin_arg { PIN_KEY, PIN_KIND, PIN_FOR, PIN_TIMEOUT };
+
+static void run_pin(struct batch *batch, struct snow_client *client)
+{
+    batch_reason(batch, snow_pin(client, batch->items, (size_t)batch->count,
+                                 (enum snow_pin)batch->pin, batch->pin_ms, &batch->call));
+}
+
+static bool prepare_pin(struct batch *batch, PyObject **values)
+{
+    static const char *const kinds[] = {"none", "soft", "hard", NULL};
+
+    batch->pin = SNOW_PIN_SOFT;
+    return args_choice(values[PIN_KIND], "kind", kinds, &batch->pin) &&
+           args_seconds(values[PIN_FOR], "duration", &batch->pin_ms) &&
+           args_seconds(values[PIN_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
+           fill_items(batch);
+}
+
+static const struct operation operation_pin = {
+    .item_size = sizeof(struct snow_item),
+    .prepare = prepare_pin,
+    .run = run_pin,
+    .result = item_result,
+};
+
+static PyObject *store_pin(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    static const struct args_spec spec = {
+        "pin", 1, 2, {"key", "kind", "duration", "timeout", NULL}};
+
+    return operation_call(&operation_pin, &spec, false, self, args, count, names);
+}
+
+static PyObject *store_pin_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                PyObject *names)
+{
+    static const struct args_spec spec = {
+        "pin_many", 1, 2, {"keys", "kind", "duration", "timeout", NULL}};
+
+    return operation_call(&operation_pin, &spec, true, self, args, count, names);
+}
+
+/* ---- what is there -------------------------------------------------------------------------- */
+
+/* Rows that come while the lock is released. */
+struct rows {
+    PyThreadState *thread;
+    PyObject *to;
+};
+
+/* Adds a row that `make` makes with the lock; 1 to stop: an exception is set. */
+static int add_row(struct rows *rows, PyObject *(*make)(const void *row), const void *row)
+{
+    int failed;
+
+    PyEval_RestoreThread(rows->thread);
+    PyObject *made = make(row);
+
+    failed = made == NULL || PyList_Append(rows->to, made) < 0;
+    Py_XDECREF(made);
+    rows->thread = PyEval_SaveThread();
+    return failed;
+}
+
+static PyObject *make_listed(const void *row)
+{
+    const struct snow_listed *listed = row;
+
+    return Py_BuildValue("(y#K)", listed->key.at, (Py_ssize_t)listed->key.size,
+                         (unsigned long long)listed->size);
+}
+
+static int on_listed(void *owner, const struct snow_listed *row)
+{
+    return add_row(owner, make_listed, row);
+}
+
+static PyObject *make_node(const void *row)
+{
+    const struct snow_node *node = row;
+
+    return Py_BuildValue("{s:I,s:s,s:s,s:s,s:K,s:K,s:K}", "number", node->number, "state",
+                         node->state, "address", node->address, "name", node->name, "size",
+                         (unsigned long long)node->size, "used", (unsigned long long)node->used,
+                         "closing", (unsigned long long)node->closing);
+}
+
+static int on_node(void *owner, const struct snow_node *row)
+{
+    return add_row(owner, make_node, row);
+}
+
+struct value {
+    const char *name;
+    uint64_t number;
+};
+
+static PyObject *make_value(const void *row)
+{
+    const struct value *value = row;
+
+    return Py_BuildValue("(sK)", value->name, (unsigned long long)value->number);
+}
+
+static int on_value(void *owner, const char *name, uint64_t number)
+{
+    struct value value = {.name = name, .number = number};
+
+    return add_row(owner, make_value, &value);
+}
+
+enum rows_kind { ROWS_LIST, ROWS_NODES, ROWS_STATS };
+
+static PyObject *ask_rows(PyObject *self, PyObject *prefix, enum rows_kind kind)
+{
+    struct store *store = (struct store *)self;
+    struct rows rows = {.to = NULL};
+    struct snow_key key = {.at = "", .size = 0};
+    enum snow_status status;
+    struct snow_client *client;
+
+    if (prefix != NULL && !args_key(prefix, &key))
+        return NULL;
+    client = store_enter(store);
+    rows.to = client == NULL ? NULL : PyList_New(0);
+    if (rows.to == NULL) {
+        if (client != NULL)
+            store_leave(store);
+        return NULL;
+    }
+    rows.thread = PyEval_SaveThread();
+    status = kind == ROWS_LIST    ? snow_list(client, key, on_listed, &rows, NULL)
+             : kind == ROWS_NODES ? snow_nodes(client, on_node, &rows, NULL)
+                                  : snow_stats(client, on_value, &rows, NULL);
+    PyEval_RestoreThread(rows.thread);
+    store_leave(store);
+    if (PyErr_Occurred() == NULL && status == SNOW_OK)
+        return rows.to;
+    Py_DECREF(rows.to);
+    return PyErr_Occurred() != NULL ? NULL : error_raise(store->state, status, snow_reason(), NULL);
+}
+
+static PyObject *store_list(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names)
+{
+    static const struct args_spec spec = {"list", 0, 1, {"prefix", NULL}};
+    PyObject *values[ARGS_MAX];
+
+    return args_take(&spec, args, count, names, values) ? ask_rows(self, values[0], ROWS_LIST)
+                                                        : NULL;
+}
+
+static PyObject *store_nodes(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return ask_rows(self, NULL, ROWS_NODES);
+}
+
+static PyObject *store_stats(PyObject *self, PyObject *unused)
+{
+    PyObject *rows = ask_rows(self, NULL, ROWS_STATS);
+    PyObject *stats = rows == NULL ? NULL : PyDict_New();
+
+    (void)unused;
+    if (stats != NULL && PyDict_MergeFromSeq2(stats, rows, 1) < 0)
+        Py_CLEAR(stats);
+    Py_XDECREF(rows);
+    return stats;
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+#define MANY \
+    "\n\nAnswers a list, one a key, in order; an item that failed is an exception there, which " \
+    "is\n" \
+    "not raised."
+
+static PyMethodDef methods[] = {
+    {"put", FAST(store_put),
+     "put(key, value, *, replace=False, replicas=1, pin=None, pin_timeout=None, depth=None,\n"
+     "    segment=None, wait=None, wait_writer=True, timeout=None)\n--\n\n"
+     "Store a value: any buffer (bytes, numpy array, CPU tensor), or a list of buffers one after\n"
+     "the other. True: stored; False: the key has a value already."},
+    {"put_many", FAST(store_put_many),
+     "put_many(keys, values, *, replace=False, replicas=1, pin=None, pin_timeout=None,\n"
+     "         depth=None, segment=None, wait=None, wait_writer=True, timeout=None)\n--\n\n"
+     "put() of many; depth is the first one's position along a chain." MANY},
+    {"get", FAST(store_get),
+     "get(key, *, timeout=None)\n--\n\nThe value as bytes; None: there is none."},
+    {"get_many", FAST(store_get_many),
+     "get_many(keys, *, timeout=None, unordered=False)\n--\n\nget() of many." MANY},
+    {"get_into", FAST(store_get_into),
+     "get_into(key, buffer, *, timeout=None, unordered=False, offset=0, length=0)\n--\n\n"
+     "Read into a writable buffer, or a list of them: how many bytes; None: there is no value.\n"
+     "With offset and length (0: to the end) a part of it."},
+    {"get_into_many", FAST(store_get_into_many),
+     "get_into_many(keys, buffers, *, timeout=None, unordered=False)\n--\n\n"
+     "get_into() of many." MANY},
+    {"view", FAST(store_view),
+     "view(key, *, timeout=None)\n--\n\n"
+     "The value where it lies, without a copy when that is on this host; None: there is none."},
+    {"view_many", FAST(store_view_many),
+     "view_many(keys, *, timeout=None, unordered=False)\n--\n\nview() of many." MANY},
+    {"exists", FAST(store_exists),
+     "exists(key, *, timeout=None, unordered=False, touch=False, lease=False)\n--\n\n"
+     "Whether there is a value. touch: makes it young; lease: keeps it from eviction for a while."},
+    {"exists_many", FAST(store_exists_many),
+     "exists_many(keys, *, timeout=None, unordered=False, touch=False, lease=False)\n--\n\n"
+     "exists() of many." MANY},
+    {"size", FAST(store_size),
+     "size(key, *, timeout=None)\n--\n\nBytes of the value; None: there is none."},
+    {"size_many", FAST(store_size_many),
+     "size_many(keys, *, timeout=None)\n--\n\nsize() of many." MANY},
+    {"remove", FAST(store_remove),
+     "remove(key, *, timeout=None, force=False)\n--\n\n"
+     "True: removed, and it will not come back; False: there was none. force: guarded ones too."},
+    {"remove_many", FAST(store_remove_many),
+     "remove_many(keys, *, timeout=None, force=False)\n--\n\nremove() of many." MANY},
+    {"remove_match", FAST(store_remove_match),
+     "remove_match(kind, pattern, *, timeout=None, force=False)\n--\n\n"
+     "Remove by pattern: kind is 'all', 'prefix' or 'regex'. How many were removed."},
+    {"pin", FAST(store_pin),
+     "pin(key, kind='soft', *, duration=None, timeout=None)\n--\n\n"
+     "kind: 'soft' (evicted last, for a duration in seconds), 'hard' (never), 'none'.\n"
+     "False: there is no value."},
+    {"pin_many", FAST(store_pin_many),
+     "pin_many(keys, kind='soft', *, duration=None, timeout=None)\n--\n\npin() of many." MANY},
+    {"list", FAST(store_list),
+     "list(prefix='')\n--\n\n(key, size) of all objects whose keys begin so, in no order."},
+    {"nodes", store_nodes, METH_NOARGS, "nodes()\n--\n\nThe nodes of the cluster, a dict each."},
+    {"stats", store_stats, METH_NOARGS, "stats()\n--\n\nThe master's counters by name."},
+    {"close", store_close, METH_NOARGS,
+     "close()\n--\n\nEnd; calls of other threads that are under way end first. Views stay."},
+    {"__enter__", store_self, METH_NOARGS, NULL},
+    {"__exit__", store_exit, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef members[] = {
+    {"closed", get_closed, NULL, "Whether close() was called.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc,
+     "Store(master='127.0.0.1:7600', *, token=None, name=None, timeout=5.0, wait=None, "
+     "guard=None,\n"
+     "      verify=True, transport='any')\n--\n\n"
+     "A connection to a cluster. Any number of threads may use one at once.\n\n"
+     "timeout: seconds a call may take, if it names none. wait: of those, how long a put waits "
+     "for\n"
+     "room or another writer. guard: seconds for which what was found can not be removed without\n"
+     "force. verify: compare checksums of what comes from other hosts. transport: 'any', 'tcp' or\n"
+     "'shm'. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors: snowskin.Error and its\n"
+     "subclasses."},
+    {Py_tp_new, store_new},
+    {Py_tp_dealloc, dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, members},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "snowskin.Store",
+    .basicsize = sizeof(struct store),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = slots,
+};
+
+PyTypeObject *store_type(PyObject *module)
+{
+    return (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+}

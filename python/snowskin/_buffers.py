@@ -1,0 +1,17 @@
+"""Memory of objects that have no buffer protocol."""
+
+
+def as_buffer(value):
+    """An object with the buffer protocol over the memory of a tensor on the CPU.
+
+    PyTorch's tensors are known by what they can do, so that this needs no import of it.
+    """
+    if not (hasattr(value, "is_contiguous") and hasattr(value, "numpy") and hasattr(value, "device")):
+        raise TypeError("a buffer (bytes, array, tensor) is wanted, not %r" % type(value).__name__)
+    if value.device.type != "cpu":
+        raise TypeError("a tensor on %s: copy it to the CPU first" % value.device)
+    if not value.is_contiguous():
+        raise ValueError("a tensor whose memory is not in one piece: use contiguous()")
+    torch = __import__("torch")
+    # As bytes: NumPy has no name for some types of elements (bfloat16).
+    return value.detach().reshape(-1).view(torch.uint8).numpy()
