@@ -45,9 +45,8 @@ bool args_take(const struct args_spec *spec, PyObject *const *args, Py_ssize_t c
                      spec->function, spec->keywords, count);
         return false;
     }
-    memset(values, 0, ARGS_MAX * sizeof(*values));
-    for (Py_ssize_t i = 0; i < count; i++)
-        values[i] = args[i];
+    for (int i = 0; i < ARGS_MAX; i++)
+        values[i] = i < count ? args[i] : NULL;
     if (names != NULL && !take_named(spec, args + count, names, values))
         return false;
     for (int i = 0; i < spec->required; i++) {
@@ -163,12 +162,13 @@ bool args_key(PyObject *value, struct snow_key *to)
     Py_ssize_t size;
     char *bytes;
 
-    if (PyUnicode_Check(value)) {
+    /* The exact types first: to look for a subclass costs a call. */
+    if (PyUnicode_CheckExact(value) || (!PyBytes_CheckExact(value) && PyUnicode_Check(value))) {
         to->at = PyUnicode_AsUTF8AndSize(value, &size);
         to->size = (size_t)size;
         return to->at != NULL;
     }
-    if (!PyBytes_Check(value)) {
+    if (!PyBytes_CheckExact(value) && !PyBytes_Check(value)) {
         PyErr_Format(PyExc_TypeError, "a key is str or bytes, not %R", Py_TYPE(value));
         return false;
     }
@@ -183,6 +183,8 @@ PyObject *args_items(PyObject *value, const char *name)
 {
     PyObject *items;
 
+    if (PyList_CheckExact(value))
+        return PyList_AsTuple(value);
     if (PyUnicode_Check(value) || PyBytes_Check(value)) {
         PyErr_Format(PyExc_TypeError, "%s: a sequence is wanted, not a single %R", name,
                      Py_TYPE(value));

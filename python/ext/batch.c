@@ -1,6 +1,7 @@
 #include "batch.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Takes the keys (or the one), and room for as many items.  False with an exception. */
 static bool batch_init(struct batch *batch, PyObject *self, PyObject *keys, bool many,
@@ -23,9 +24,13 @@ static bool batch_init(struct batch *batch, PyObject *self, PyObject *keys, bool
         return false;
     if (many)
         batch->count = PyTuple_Size(batch->keys);
-    batch->items = PyMem_Calloc((size_t)batch->count + 1, item_size);
-    if (batch->items != NULL)
+    size_t size = ((size_t)batch->count + 1) * item_size;
+
+    batch->items = size <= BATCH_FEW ? batch->few : PyMem_Malloc(size);
+    if (batch->items != NULL) {
+        memset(batch->items, 0, size);
         return true;
+    }
     Py_XDECREF(batch->keys);
     PyErr_NoMemory();
     return false;
@@ -36,7 +41,8 @@ void batch_deinit(struct batch *batch)
     if (batch->drop != NULL)
         batch->drop(batch);
     buffers_deinit(&batch->buffers);
-    PyMem_Free(batch->items);
+    if (batch->items != batch->few)
+        PyMem_Free(batch->items);
     Py_XDECREF(batch->keys);
 }
 

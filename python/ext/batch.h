@@ -4,6 +4,8 @@
 
 #include "ext.h"
 
+#define BATCH_FEW 512
+
 struct batch {
     struct store *store;
     struct state *state;
@@ -14,6 +16,7 @@ struct batch {
     uint32_t pin; /* of a pin */
     uint32_t pin_ms;
     void *items;
+    uint64_t few[BATCH_FEW / sizeof(uint64_t)]; /* where items may be, when they fit */
     struct buffers buffers;
     void (*drop)(struct batch *batch); /* frees what the library gave with the items; may be NULL */
     char reason[256];                  /* of what failed */

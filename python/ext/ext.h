@@ -1,10 +1,10 @@
 /* The extension `snowskin._snowskin`: the C library behind Python objects.
  *
- * Problem.  A call from Python should cost little more than the library's, hold up no other thread,
- *           and keep alive what the library works on until it has ended.
- * Idea.     Hand-written over the limited API (abi3, Python 3.11): fast calls, one C call for a whole
- *           batch.  Each call takes references to its keys and buffers first, then works without the
- *           interpreter lock, then makes its results.
+ * Problem.  A call from Python should cost little more than the library's, hold up no other
+ *           thread, and keep alive what the library works on until it has ended.
+ * Idea.     Hand-written over the limited API (abi3, Python 3.11): fast calls, one C call for a
+ *           whole batch.  Each call takes references to its keys and buffers first, then works
+ *           without the interpreter lock, then makes its results.
  * Invariants.
  *   X1  No object of Python is touched while the lock is released.
  *   X2  A Store's client is closed when no call is in it: by close(), or by the last call that
@@ -123,6 +123,9 @@ PyTypeObject *view_type(PyObject *module);
 PyObject *view_make(struct state *state, struct snow_view *view);
 
 PyTypeObject *queue_type(PyObject *module);
+
+/* timing.c: what the same calls cost without Python. */
+extern PyMethodDef timing_methods[];
 
 /* What a fast method is declared as. */
 #define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS

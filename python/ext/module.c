@@ -76,6 +76,7 @@ static struct PyModuleDef definition = {
     .m_name = "snowskin._snowskin",
     .m_doc = "The C library of Snowskin. Use the package snowskin.",
     .m_size = sizeof(struct state),
+    .m_methods = timing_methods,
     .m_slots = slots,
     .m_traverse = traverse,
     .m_clear = clear,

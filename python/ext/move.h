@@ -1,4 +1,5 @@
-/* The methods of Store that move bytes.  Fast calls: see store.c for what they say of themselves. */
+/* The methods of Store that move bytes, and kinds of calls.  store.c has what they say of
+ * themselves. */
 #ifndef MOVE_H
 #define MOVE_H
 

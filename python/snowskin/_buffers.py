@@ -6,7 +6,7 @@ def as_buffer(value):
 
     PyTorch's tensors are known by what they can do, so that this needs no import of it.
     """
-    if not (hasattr(value, "is_contiguous") and hasattr(value, "numpy") and hasattr(value, "device")):
+    if not all(hasattr(value, name) for name in ("is_contiguous", "numpy", "device")):
         raise TypeError("a buffer (bytes, array, tensor) is wanted, not %r" % type(value).__name__)
     if value.device.type != "cpu":
         raise TypeError("a tensor on %s: copy it to the CPU first" % value.device)
