@@ -56,7 +56,14 @@ struct snow_options {
      * snow_options_init).  Within the host the bytes pass nothing that could change them. */
     uint32_t verify;
     uint32_t transport; /* enum snow_transport */
-    uint64_t reserved[8];
+    /* TCP.  Congestion control, as the kernel names it; NULL: cubic to peers on loopback and
+     * private addresses, else the system's. */
+    const char *congestion;
+    uint32_t connections;     /* to each node; 0: 2 */
+    uint32_t user_timeout_ms; /* a peer that acknowledges nothing so long is given up; 0: 10000 */
+    uint32_t send_buffer;     /* bytes of a connection's; 0: as the system grows them */
+    uint32_t receive_buffer;
+    uint64_t reserved[5];
 };
 
 SNOW_API void snow_options_init(struct snow_options *options);

@@ -342,7 +342,6 @@ int command_bench(struct cli *cli)
     if (cli->bench.peer_bytes > 0)
         return bench_peer(cli);
     bench.objects = cli->bench.objects;
-    bench.socket = bench_socket_options();
     bench.run = env_random(cli->env);
     result = run_rows(&bench);
     bench_cluster_stop(&bench);

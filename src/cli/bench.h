@@ -84,12 +84,11 @@ struct bench_cluster {
 
 struct bench {
     struct cli *cli;
-    struct bench_cluster cluster;     /* of our own; address: of whichever is used */
-    struct env_socket_options socket; /* as the client's connections have */
-    uint64_t objects;                 /* that exists looks among */
-    bool objects_loaded;              /* in `cluster` */
-    uint64_t run;                     /* random: keys of different runs differ */
-    uint64_t last_items;              /* of the last round */
+    struct bench_cluster cluster; /* of our own; address: of whichever is used */
+    uint64_t objects;             /* that exists looks among */
+    bool objects_loaded;          /* in `cluster` */
+    uint64_t run;                 /* random: keys of different runs differ */
+    uint64_t last_items;          /* of the last round */
 };
 
 /* One side of a row.  Sides are made and run by the main thread. */
@@ -120,6 +119,14 @@ uint64_t bench_cluster_cpu_ns(const struct bench *bench);
  * `expect`; the rest of that line goes into rest.  False: told why. */
 bool bench_child_start(struct bench *bench, char *const argv[], const char *expect,
                        struct env_child *child, char *rest, size_t rest_size);
+/* Flags for a child that tell how its connections are to be; argv has room for 9 more. */
+struct bench_flags {
+    char send[32];
+    char receive[32];
+    char timeout[32];
+};
+void bench_flags_add(const struct bench *bench, struct bench_flags *flags, char **argv,
+                     uint32_t count);
 void bench_child_stop(struct env_child *child);
 
 /* ---- bench_table.c ---- */
@@ -134,8 +141,8 @@ int bench_core(struct cli *cli);
 
 /* ---- bench_raw.c, bench_peer.c ---- */
 
-/* As the connections of a client and a node have them. */
-struct env_socket_options bench_socket_options(void);
+/* Of a client, by the command line. */
+void bench_client_options(const struct cli *cli, struct client_options *options);
 
 /* The other side of a limit program: serves until it is killed. */
 int bench_peer(struct cli *cli);

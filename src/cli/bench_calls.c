@@ -243,7 +243,7 @@ enum snow_status bench_calls_connect(struct client_thread *thread)
     enum snow_status status;
     const char *reason;
 
-    client_options_init(&options);
+    bench_client_options(bench->cli, &options);
     options.master = bench->cluster.address;
     options.token = bytes_of_string(bench->cli->options.token);
     options.name = bytes_of_string("bench");

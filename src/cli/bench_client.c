@@ -141,10 +141,8 @@ static bool open_client(struct client_side *side)
     struct snow_options options;
     const char *reason = "";
 
-    snow_options_init(&options);
+    cli_client_options(cli, &options);
     options.master = side->bench->cluster.address;
-    options.token = cli->options.token;
-    options.deadline_ms = (uint32_t)(cli->options.deadline_ns / NS_PER_MS);
     options.transport = side->row.transport;
     if (snow_open(&options, &side->client, &reason) == SNOW_OK)
         return true;

@@ -53,6 +53,26 @@ bool bench_child_start(struct bench *bench, char *const argv[], const char *expe
     return false;
 }
 
+void bench_flags_add(const struct bench *bench, struct bench_flags *flags, char **argv,
+                     uint32_t count)
+{
+    const struct cli_options *given = &bench->cli->options;
+
+    snprintf(flags->send, sizeof(flags->send), "%" PRIu64, given->send_buffer_bytes);
+    snprintf(flags->receive, sizeof(flags->receive), "%" PRIu64, given->receive_buffer_bytes);
+    snprintf(flags->timeout, sizeof(flags->timeout), "%" PRIu64 "ms",
+             given->user_timeout_ns / NS_PER_MS);
+    argv[count++] = (char *)"--congestion";
+    argv[count++] = (char *)(uintptr_t)given->congestion;
+    argv[count++] = (char *)"--send-buffer";
+    argv[count++] = flags->send;
+    argv[count++] = (char *)"--receive-buffer";
+    argv[count++] = flags->receive;
+    argv[count++] = (char *)"--user-timeout";
+    argv[count++] = flags->timeout;
+    argv[count] = NULL;
+}
+
 void bench_child_stop(struct env_child *child)
 {
     if (child->pid == 0)
@@ -81,15 +101,11 @@ static bool start_node(struct bench *bench)
     char memory[32];
     char slot[32];
     char rest[256];
-    char *argv[] = {(char *)"snowskin",
-                    (char *)"node",
-                    (char *)"--master",
-                    cluster->address,
-                    (char *)"--memory",
-                    memory,
-                    (char *)"--slot",
-                    slot,
-                    NULL};
+    char *argv[24] = {(char *)"snowskin", (char *)"node", (char *)"--master", cluster->address,
+                      (char *)"--memory", memory,         (char *)"--slot",   slot};
+    struct bench_flags flags;
+
+    bench_flags_add(bench, &flags, argv, 8);
 
     snprintf(memory, sizeof(memory), "%" PRIu64, cluster->memory_bytes);
     snprintf(slot, sizeof(slot), "%" PRIu64, cluster->slot_bytes);

@@ -237,6 +237,7 @@ static uint32_t accept_one(struct peer *peer)
 int bench_peer(struct cli *cli)
 {
     struct peer peer = {.cli = cli, .head = calloc(1, LIMIT_BODY_SIZE)};
+    struct client_options options;
     char address[LIMIT_NAME_SIZE];
     uint64_t size = cli->bench.peer_bytes;
     size_t done;
@@ -249,7 +250,8 @@ int bench_peer(struct cli *cli)
         return CLI_FAILED;
     }
     memset(peer.region.at, 1, size);
-    peer.socket = bench_socket_options();
+    bench_client_options(cli, &options);
+    peer.socket = options.socket;
     if (env_raw_listen(address, sizeof(address), &peer.listener) != SNOW_OK) {
         cli_error(cli, "can not listen on loopback");
         return CLI_FAILED;

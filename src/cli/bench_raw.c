@@ -55,6 +55,7 @@ struct raw_thread {
 struct raw_side {
     struct bench *bench;
     struct bench_row row;
+    struct env_socket_options socket; /* as the client's connections have */
     struct bench_shape shape;
     struct env_child peers[1 + BENCH_NODES_MAX];
     char addresses[1 + BENCH_NODES_MAX][LIMIT_NAME_SIZE];
@@ -253,9 +254,18 @@ static void work(void *argument)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-struct env_socket_options bench_socket_options(void)
+void bench_client_options(const struct cli *cli, struct client_options *options)
 {
-    return (struct env_socket_options){.keepalive = true, .user_timeout_ms = 10000};
+    const struct cli_options *given = &cli->options;
+
+    client_options_init(options);
+    options->transport.lanes = (uint32_t)given->connections;
+    options->socket = (struct env_socket_options){
+        .congestion = given->congestion[0] == 0 ? NULL : given->congestion,
+        .send_buffer = (uint32_t)given->send_buffer_bytes,
+        .receive_buffer = (uint32_t)given->receive_buffer_bytes,
+        .user_timeout_ms = (uint32_t)(given->user_timeout_ns / NS_PER_MS),
+        .keepalive = true};
 }
 
 /* Bytes that a raw node keeps payload in. */
@@ -270,7 +280,10 @@ static bool start_peers(struct raw_side *side)
 {
     uint32_t count = 1 + (side->shape.data_count > 0 ? side->shape.node_count : 0);
     char bytes[32];
-    char *argv[] = {(char *)"snowskin", (char *)"bench", (char *)"--peer", bytes, NULL};
+    char *argv[16] = {(char *)"snowskin", (char *)"bench", (char *)"--peer", bytes};
+    struct bench_flags flags;
+
+    bench_flags_add(side->bench, &flags, argv, 4);
 
     for (uint32_t i = 0; i < count; i++) {
         snprintf(bytes, sizeof(bytes), "%" PRIu64, i == 0 ? 2 * MIB : region_bytes(&side->row));
@@ -315,7 +328,7 @@ static bool open_stream(struct raw_thread *thread, uint32_t index)
     while (stream->room < side->row.depth * (side->shape.data_count + 2))
         stream->room *= 2;
     stream->awaited = calloc(stream->room, sizeof(*stream->awaited));
-    stream->stream.descriptor = env_raw_dial(side->addresses[peer], &side->bench->socket);
+    stream->stream.descriptor = env_raw_dial(side->addresses[peer], &side->socket);
     good = good && stream->awaited != NULL && stream->stream.descriptor >= 0;
     if (good) {
         make_script(side, index, script);
@@ -399,9 +412,10 @@ static void *raw_open(struct bench *bench, const struct bench_row *row)
         cli_error(bench->cli, "out of memory");
         return NULL;
     }
-    client_options_init(&options);
+    bench_client_options(bench->cli, &options);
     side->bench = bench;
     side->row = *row;
+    side->socket = options.socket;
     for (uint32_t t = 0; t < row->threads; t++) {
         side->threads[t].side = side;
         for (uint32_t i = 0; i < STREAMS_MAX; i++)

@@ -86,14 +86,18 @@ static const char *rate_text(double rate, char *text, size_t size)
 void bench_report_begin(const struct bench *bench)
 {
     const struct bench_options *options = &bench->cli->bench;
+    const struct cli_options *given = &bench->cli->options;
 
-    if (bench->cli->options.json)
+    if (given->json)
         return;
     printf("Each side of a row ran for %" PRIu64 " ms before it was measured, then %" PRIu64
            " rounds of %" PRIu64 " ms in turn; medians.\n"
-           "Connections: congestion control %s, buffers of the system's size, no delay.\n\n",
+           "Connections: congestion control %s, buffers %s, no delay.\n\n",
            options->warm_ns / NS_PER_MS, options->rounds, options->window_ns / NS_PER_MS,
-           bench->socket.congestion == NULL ? "cubic (near peers)" : bench->socket.congestion);
+           given->congestion[0] == 0 ? "cubic (near peers)" : given->congestion,
+           given->send_buffer_bytes == 0 && given->receive_buffer_bytes == 0
+               ? "as the system grows them"
+               : "as given");
     printf("%-34s %9s %9s %9s %9s   %-8s %9s %9s %6s %6s %6s\n", "operation", "items/s", "bytes/s",
            "p50 us", "p99 us", "limit", "items/s", "p50 us", "cpu", "ratio", "aim");
 }

@@ -15,17 +15,29 @@ void cli_error(const struct cli *cli, const char *format, ...)
     fputc('\n', stderr);
 }
 
+void cli_client_options(const struct cli *cli, struct snow_options *options)
+{
+    const struct cli_options *given = &cli->options;
+
+    snow_options_init(options);
+    options->master = given->master;
+    options->token = given->token;
+    options->deadline_ms = (uint32_t)(given->deadline_ns / NS_PER_MS);
+    options->transport = given->transport;
+    options->connections = (uint32_t)given->connections;
+    options->congestion = given->congestion[0] == 0 ? NULL : given->congestion;
+    options->send_buffer = (uint32_t)given->send_buffer_bytes;
+    options->receive_buffer = (uint32_t)given->receive_buffer_bytes;
+    options->user_timeout_ms = (uint32_t)(given->user_timeout_ns / NS_PER_MS);
+}
+
 int cli_client_open(const struct cli *cli, struct snow_client **client)
 {
     struct snow_options options;
     const char *reason = "";
     enum snow_status status;
 
-    snow_options_init(&options);
-    options.master = cli->options.master;
-    options.token = cli->options.token;
-    options.deadline_ms = (uint32_t)(cli->options.deadline_ns / NS_PER_MS);
-    options.transport = cli->options.transport;
+    cli_client_options(cli, &options);
     status = snow_open(&options, client, &reason);
     if (status == SNOW_OK)
         return CLI_DONE;

@@ -65,6 +65,9 @@ struct cli {
 void cli_error(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Options of a client by those of the command line. */
+void cli_client_options(const struct cli *cli, struct snow_options *options);
+
 /* Opens a client of the cluster that the options name: CLI_DONE; else tells why not. */
 int cli_client_open(const struct cli *cli, struct snow_client **client);
 

@@ -104,6 +104,11 @@ static int open_node(struct service *service, const char *token)
 {
     struct cli *cli = service->cli;
     char text[32];
+
+    if (cli->node.congestion[0] != 0 && !env_congestion_is_usable(cli->node.congestion)) {
+        cli_error(cli, "--congestion %s: the kernel does not give it", cli->node.congestion);
+        return CLI_USAGE;
+    }
     const char *reason = "";
     enum snow_status status = open_when_free(service, token, &reason);
 

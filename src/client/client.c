@@ -8,6 +8,7 @@
  */
 #include "client/inside.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define HOLD_RETURN_NS (5 * NS_PER_S)
@@ -15,6 +16,7 @@
 #define PROGRESS_TIMEOUT_MS 5000
 #define ABORT_NS (5 * NS_PER_S) /* how long the answer to a put_abort is awaited */
 #define DEADLINE_MS 5000
+#define USER_TIMEOUT_MS 10000
 
 /* ---- counters ------------------------------------------------------------------------------- */
 
@@ -215,12 +217,14 @@ static const struct rpc_service client_service = {
 
 void client_options_init(struct client_options *options)
 {
-    *options = (struct client_options){.deadline_ms = DEADLINE_MS,
-                                       .transport = {.lanes = 2,
-                                                     .piece_bytes = 1 * MIB,
-                                                     .window_bytes = 32 * MIB,
-                                                     .stall_ns = NS_PER_S,
-                                                     .verify = true}};
+    *options =
+        (struct client_options){.deadline_ms = DEADLINE_MS,
+                                .transport = {.lanes = 2,
+                                              .piece_bytes = 1 * MIB,
+                                              .window_bytes = 32 * MIB,
+                                              .stall_ns = NS_PER_S,
+                                              .verify = true},
+                                .socket = {.keepalive = true, .user_timeout_ms = USER_TIMEOUT_MS}};
 }
 
 static enum snow_status open_all(struct client *client, const char **reason)
@@ -228,7 +232,7 @@ static enum snow_status open_all(struct client *client, const char **reason)
     struct rpc_identity identity = {.role = WIRE_ROLE_CLIENT,
                                     .token = client->options.token,
                                     .name = client->options.name};
-    struct rpc_options options = {.socket = {.keepalive = true, .user_timeout_ms = 10000},
+    struct rpc_options options = {.socket = client->options.socket,
                                   .hello_timeout_ms = HELLO_TIMEOUT_MS,
                                   .progress_timeout_ms = PROGRESS_TIMEOUT_MS};
     enum snow_status status;
@@ -237,7 +241,7 @@ static enum snow_status open_all(struct client *client, const char **reason)
     status = rpc_create(client->loop, &identity, &options, &client_service, client, &client->rpc);
     if (status != SNOW_OK)
         return status;
-    *reason = "transport options out of range";
+    *reason = "transport options out of range: connections are 1 to 8";
     status = transport_tcp.open(client->rpc, &client->options.transport, &client->transport);
     if (status == SNOW_OK)
         status = transport_shm.open(client->rpc, &client->options.transport, &client->near);
@@ -267,6 +271,10 @@ enum snow_status client_create(struct env_loop *loop, const struct client_option
         client->options.deadline_ms = DEADLINE_MS;
     if (FAULT(env_faults(client->env), torn_read))
         client->options.transport.verify = false;
+    if (options->socket.congestion != NULL) {
+        snprintf(client->congestion, sizeof(client->congestion), "%s", options->socket.congestion);
+        client->options.socket.congestion = client->congestion;
+    }
     rng_init(&client->rng, env_random(client->env));
     client->next_operation = env_random(client->env);
     list_init(&client->asking);

@@ -46,6 +46,7 @@ struct client_options {
     uint32_t guard_ms;    /* look-ups keep others from removing what was found; 0: not */
     enum client_way way;
     struct transport_options transport;
+    struct env_socket_options socket; /* of all its connections; congestion is copied */
 };
 
 /* Options of a client that says nothing. */

@@ -46,6 +46,7 @@ struct client {
     struct rpc_peer master;
     uint32_t term; /* of the master that the numbers of nodes are from */
     struct client_options options;
+    char congestion[ENV_CONGESTION_SIZE];
     struct rng rng;
     struct transport *transport;
     struct transport *near; /* within this host */

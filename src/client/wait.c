@@ -52,6 +52,13 @@ static void fill_options(const struct snow_options *from, const char *name,
     to->wait_ms = from->wait_ms;
     to->guard_ms = from->guard_ms;
     to->way = (enum client_way)from->transport;
+    if (from->connections != 0)
+        to->transport.lanes = from->connections;
+    to->socket.congestion = from->congestion;
+    to->socket.send_buffer = from->send_buffer;
+    to->socket.receive_buffer = from->receive_buffer;
+    if (from->user_timeout_ms != 0)
+        to->socket.user_timeout_ms = from->user_timeout_ms;
     to->transport.verify = from->verify != 0;
     /* A node that stands still must leave time for another one. */
     to->transport.stall_ns = to->deadline_ms * NS_PER_MS / 4;
@@ -135,6 +142,8 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
     fill_options(options, name, &filled);
     if (options->transport > SNOW_TRANSPORT_SHM)
         turns_reason_set("options: transport is none of any, tcp, shm");
+    else if (options->congestion != NULL && !env_congestion_is_usable(options->congestion))
+        turns_reason_set("options: the kernel does not give that congestion control");
     else if (filled.token.size > LIMIT_NAME_SIZE || filled.name.size > LIMIT_NAME_SIZE)
         turns_reason_set("options: token and name have at most 256 bytes");
     else

@@ -125,6 +125,8 @@ void env_timer_cancel(struct env_timer *timer); /* nothing happens when it is no
  * any other, whose bytes pass through shared memory: no system call while both sides are awake.
  * Memory objects can be handed over on it (below).  "unix:@" when listening: any free name. */
 
+#define ENV_CONGESTION_SIZE 16u /* bytes of a name, with its end */
+
 struct env_socket_options {
     /* NULL: cubic towards loopback and private addresses, else the system's */
     const char *congestion;

@@ -82,6 +82,9 @@ bool env_is_terminal(int descriptor);
 uint64_t env_resident_bytes(void);
 uint64_t env_cpu_ns(void);
 
+/* Whether connections can have this congestion control. */
+bool env_congestion_is_usable(const char *name);
+
 /* Bytes of the largest cache; a guess where the kernel does not tell. */
 uint64_t env_cache_bytes(void);
 

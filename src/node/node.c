@@ -113,7 +113,7 @@ static enum snow_status open_service(struct node *node, struct bytes token, cons
                                     .term = node->segments[0].header->term,
                                     .token = token,
                                     .name = bytes_of_string(node->options.name)};
-    struct rpc_options options = {.socket = {.keepalive = true, .user_timeout_ms = 10000},
+    struct rpc_options options = {.socket = node_socket_options(&node->options),
                                   .hello_timeout_ms = LISTEN_TIMEOUT_MS,
                                   .progress_timeout_ms = 5000};
     enum snow_status status =

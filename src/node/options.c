@@ -13,3 +13,13 @@ const struct conf_table *node_options_table(void)
 
     return &table;
 }
+
+struct env_socket_options node_socket_options(const struct node_options *options)
+{
+    return (struct env_socket_options){
+        .congestion = options->congestion[0] == 0 ? NULL : options->congestion,
+        .send_buffer = (uint32_t)options->send_buffer_bytes,
+        .receive_buffer = (uint32_t)options->receive_buffer_bytes,
+        .user_timeout_ms = (uint32_t)(options->user_timeout_ns / NS_PER_MS),
+        .keepalive = true};
+}

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "conf/conf.h"
+#include "env/env.h"
 
 /* Of option populate. */
 enum node_populate { NODE_POPULATE_ALL, NODE_POPULATE_AHEAD };
@@ -18,5 +19,8 @@ struct node_options {
 };
 
 const struct conf_table *node_options_table(void);
+
+/* Of the connections of its data service. */
+struct env_socket_options node_socket_options(const struct node_options *options);
 
 #endif

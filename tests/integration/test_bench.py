@@ -51,6 +51,12 @@ class Bench(Case):
                          "--copies", "2")
         self.assertEqual((row["depth"], row["copies"]), (2, 2))
 
+    def test_both_sides_have_the_connections_that_are_asked_for(self):
+        row, = self.rows("--op", "get", "--size", "1MiB", "--transport", "tcp", "--connections",
+                         "4", "--congestion", "reno", "--send-buffer", "1MiB", "--receive-buffer",
+                         "1MiB", "--user-timeout", "5s")
+        self.assertGreater(row["ratio"], 0)
+
     def test_memory_has_no_limit_above_it(self):
         for row in self.rows("--op", "memcpy", "--size", "64KiB"):
             self.assertIsNone(row["limit"])
@@ -75,6 +81,7 @@ class Bench(Case):
     def test_what_it_can_not_measure(self):
         for options, text in ((("nothing",), "nothing: measures nothing"),
                               (("--op", "fly"), "op"),
+                              (("--op", "get", "--connections", "9"), "connections"),
                               (("--op", "get", "--copies", "2"), "there is no such row"),
                               (("--op", "memcpy", "--depth", "4"), "there is no such row")):
             with self.subTest(options=options):

@@ -151,6 +151,13 @@ class BadInput(Case):
         self.refused("ls", "--config", says="--config: a value must follow", status=(2,))
         self.refused("dev", "--token", "x", says="master_token or node_token", status=(2,))
 
+    def test_congestion_controls_that_the_kernel_does_not_give(self):
+        for command in (("node",), ("ls",)):
+            with self.subTest(command=command):
+                status, _, errors = run(*command, "--congestion", "lightspeed")
+                self.assertEqual(status, 2, errors)
+                self.assertIn("congestion", errors)
+
     def test_calls_that_mean_nothing_or_too_much(self):
         run("put", "stays", *self.at, data=b"1")
         self.refused("rm", "--prefix", "", *self.at, says="--all", status=(2,))

@@ -16,7 +16,7 @@ struct env_listener {
     struct list_link link; /* in loop->listeners; first member: net_close_all relies on it */
     struct source source;
     struct env_socket_options options;
-    char congestion[16];
+    char congestion[ENV_CONGESTION_SIZE];
     void (*on_accept)(void *owner, struct env_conn *conn);
     void *owner;
     bool accepting;         /* on_accept may run: its memory stays until that is over */

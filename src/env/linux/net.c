@@ -16,6 +16,8 @@
  */
 #include "env/linux/net.h"
 
+#include "env/linux.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/sockios.h>
@@ -61,6 +63,18 @@ void net_socket_configure(int descriptor, const struct env_socket_options *optio
         set_option(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
         set_option(descriptor, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
     }
+}
+
+bool env_congestion_is_usable(const char *name)
+{
+    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    size_t size = strlen(name);
+    bool usable = descriptor >= 0 && size > 0 && size < ENV_CONGESTION_SIZE &&
+                  setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)size) == 0;
+
+    if (descriptor >= 0)
+        close(descriptor);
+    return usable;
 }
 
 /* ---- closing -------------------------------------------------------------------------------- */

@@ -44,7 +44,7 @@ struct env_conn {
     struct env_timer linger; /* CLOSING: when to stop waiting */
     /* Of a dial. */
     struct env_socket_options options;
-    char congestion[16];
+    char congestion[ENV_CONGESTION_SIZE];
     struct address addresses[ADDRESSES_MAX];
     uint32_t address_count;
     uint32_t address_next;
