@@ -6,9 +6,11 @@
  *
  * Threads.    A client may be used by any number of threads at once; nothing starts a thread unless
  *             asked to (SNOW_QUEUE_THREAD).
- *             snow_close: when no other call is under way.  After a fork the child may only call
- *             snow_close (which frees memory) on what its parent opened: every other call answers
- *             SNOW_CLOSED.
+ *             snow_close: when no other call is under way.
+ * Forks.      The child of a fork has none of the library's connections: every call on what its
+ *             parent opened answers SNOW_CLOSED, closing it does nothing.  It may open its own.
+ * Exit.       A process may exit, or die, with calls under way in other threads.  Signals do not
+ *             disturb calls; SIGPIPE is never raised by them.
  * Deadlines.  Every call ends by its deadline (options.deadline_ms, or the call's own).  A call
  *             that ended touches the caller's memory no more.
  * Keys.       1 .. 4096 bytes, any bytes.  Sizes and offsets are bytes.

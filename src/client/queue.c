@@ -686,11 +686,8 @@ void snow_queue_destroy(struct snow_queue *queue)
     if (queue == NULL)
         return;
     client = queue->client;
-    if (env_fork_count() != client->fork_count) {
-        if (!client->turning && client->under_way == 0)
-            free_queue(queue);
-        return; /* else B3 */
-    }
+    if (env_fork_count() != client->fork_count)
+        return; /* B3 */
     helper_close(queue);
     do
         status = turns_run(client, &sweep.ticket, NULL, 0, start_sweep);

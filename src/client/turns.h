@@ -11,9 +11,9 @@
  * Invariants.
  *   B1  `turning`: exactly one thread is the loop's.  It is passed on while any waits.
  *   B2  A ticket that waits is in `waiting` until it is done, leads, or copies.
- *   B3  After a fork the child touches nothing: every call answers CLOSED.  snow_close frees,
- *       unless the fork came while another thread was in the middle of a turn, or operations of a
- *       queue were under way: then the memory is left.
+ *   B3  After a fork the child touches nothing: its descriptors of ours are closed already
+ *       (env/linux/descriptors.h), every call answers CLOSED, what is closed or destroyed there
+ *       stays in memory: another thread may have been in the middle of anything.
  *   B4  While nobody turns, every beacon is armed for what the loop has to do.
  * Threads.  Any.  `mutex` guards the members of snow_client that say so; the loop and all on it
  *           belong to the thread that turns.   Private to client/, over env/linux alone. */

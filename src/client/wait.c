@@ -160,11 +160,8 @@ void snow_close(struct snow_client *client)
 {
     if (client == NULL)
         return;
-    if (env_fork_count() != client->fork_count) {
-        if (client->turning || client->under_way > 0)
-            return; /* B3 */
-        env_loop_abandon(client->loop);
-    }
+    if (env_fork_count() != client->fork_count)
+        return; /* B3 */
     while (!list_is_empty(&client->beacons))
         snow_queue_destroy(queue_of(list_first(&client->beacons)));
     free_all(client);

@@ -38,10 +38,6 @@ void env_child_kill(struct env_child *child, int signal_number);
 uint64_t env_child_cpu_ns(const struct env_child *child);
 uint64_t env_child_resident_bytes(const struct env_child *child);
 
-/* In the child of a fork: closes the descriptors of a loop that the parent goes on with, without a
- * word to its peers.  Then the child may destroy what it has of it. */
-void env_loop_abandon(struct env_loop *loop);
-
 /* A thread that copies for a loop (env_copy): what waits for an operation does its bytes itself, so
  * that many threads copy at once.  on_work: there is something to copy; called on the loop, once
  * until env_worker_run has run. */

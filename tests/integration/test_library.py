@@ -134,6 +134,54 @@ class Examples(Case):
         self.assertIn("the master at 127.0.0.1:1 can not be reached", done.stderr)
 
 
+class Processes(Case):
+    """Programs that fork, exit in the middle of calls, and are interrupted."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.program = os.path.join(cls.folder, "trials")
+        call(CC, *shlex.split(CFLAGS), "-Wall", "-Wextra", "-Werror", "-pthread",
+             os.path.join(SOURCE, "tests/integration/programs/trials.c"),
+             *pkg_config("--cflags", "--libs", "snowskin-static"), "-o", cls.program)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def cluster(self):
+        return Process("dev", "--master-listen", "127.0.0.1:0", "--memory", "64MiB",
+                       expect="ready")
+
+    def test_forks(self):
+        cluster = self.cluster()
+        call(self.program, "fork_alone", cluster.address)
+        if "address" not in CFLAGS:  # its allocator does not survive a fork beside other threads
+            call(self.program, "fork", cluster.address)
+        cluster.stop()
+
+    def test_exits_with_calls_under_way(self):
+        cluster = self.cluster()
+        for _ in range(20):
+            call(self.program, "exit", cluster.address)
+        cluster.stop()
+
+    def test_signals(self):
+        cluster = self.cluster()
+        call(self.program, "signals", cluster.address)
+        cluster.stop()
+
+    def test_the_other_side_goes_away(self):
+        for _ in range(5):
+            cluster = self.cluster()
+            program = subprocess.Popen([self.program, "pipe", cluster.address], text=True,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            self.assertEqual(program.stdout.readline(), "ready\n")
+            cluster.kill()
+            self.assertEqual(program.wait(timeout=DEADLINE_S), 0)
+            program.stdout.close()
+
+
 class Cxx(Case):
     PROGRAM = """
         #include <snowskin/snowskin.h>

@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "env/env.h"
+#include "env/linux/descriptors.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -76,9 +77,6 @@ bool local_sleep(struct env_loop *loop);
 
 /* Closes what the loop still has of the network. */
 void net_close_all(struct env_loop *loop);
-
-/* Closes the descriptors of its connections, and tells no peer. */
-void net_abandon_all(struct env_loop *loop);
 
 /* Makes the fork counter count; repeated calls do nothing more. */
 void thread_watch_forks(void);

@@ -81,17 +81,17 @@ enum snow_status env_loop_create(struct env *env, const char *name, struct env_l
     list_init(&made->resolves);
     list_init(&made->hot);
     made->may_spin = env_cpu_count() > 1;
-    made->epoll = epoll_create1(EPOLL_CLOEXEC);
-    made->wake.descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    made->epoll = descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
+    made->wake.descriptor = descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     made->wake.on_ready = on_wake;
     if (made->epoll >= 0 && made->wake.descriptor >= 0 && loop_watch(made, &made->wake, EPOLLIN)) {
         *loop = made;
         return SNOW_OK;
     }
     if (made->epoll >= 0)
-        close(made->epoll);
+        descriptor_close(made->epoll);
     if (made->wake.descriptor >= 0)
-        close(made->wake.descriptor);
+        descriptor_close(made->wake.descriptor);
     free(made);
     return SNOW_LIMIT;
 }
@@ -134,17 +134,6 @@ void env_loop_join(struct env_loop *loop)
     loop->started = false;
 }
 
-/* Closing comes first: an epoll descriptor is shared with the parent, and taking sockets off it
- * would make the parent deaf. */
-void env_loop_abandon(struct env_loop *loop)
-{
-    close(loop->epoll);
-    close(loop->wake.descriptor);
-    loop->epoll = -1;
-    loop->wake.descriptor = -1;
-    net_abandon_all(loop);
-}
-
 void env_loop_destroy(struct env_loop *loop)
 {
     ASSERT(!loop->started);
@@ -154,9 +143,9 @@ void env_loop_destroy(struct env_loop *loop)
     while (!list_is_empty(&loop->hooks))
         list_pop(&loop->hooks);
     if (loop->epoll >= 0)
-        close(loop->epoll);
+        descriptor_close(loop->epoll);
     if (loop->wake.descriptor >= 0)
-        close(loop->wake.descriptor);
+        descriptor_close(loop->wake.descriptor);
     free(loop);
 }
 

@@ -83,11 +83,11 @@ void net_conn_free(struct env_conn *conn)
 {
     env_timer_cancel(&conn->linger);
     loop_unwatch(&conn->source);
-    local_free(conn, false);
+    local_free(conn);
     if (list_is_linked(&conn->greeting_link))
         list_remove(&conn->greeting_link);
     if (conn->source.descriptor >= 0)
-        close(conn->source.descriptor);
+        descriptor_close(conn->source.descriptor);
     list_remove(&conn->link);
     conn->freed = true;
     if (!conn->telling)
@@ -144,19 +144,6 @@ void net_close_all(struct env_loop *loop)
         env_listener_close((struct env_listener *)link); /* its first member */
     while ((link = list_first(&loop->conns)) != NULL)
         net_conn_free(list_entry(link, struct env_conn, link));
-}
-
-void net_abandon_all(struct env_loop *loop)
-{
-    list_each (&loop->conns, link, next) {
-        struct env_conn *conn = list_entry(link, struct env_conn, link);
-
-        if (conn->source.descriptor >= 0)
-            close(conn->source.descriptor);
-        local_free(conn, true);
-        conn->source.descriptor = -1;
-        conn->ended = true;
-    }
 }
 
 /* ---- events --------------------------------------------------------------------------------- */

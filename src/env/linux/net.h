@@ -93,8 +93,7 @@ void local_on_greeting(struct env_conn *conn);
 void local_on_ready(struct env_conn *conn, uint32_t events);
 ssize_t local_receive(struct env_conn *conn, const struct iovec *iov, int iov_count);
 ssize_t local_send(struct env_conn *conn, const struct iovec *iov, int iov_count);
-/* keep_mapping: in the child of a fork, where it is not mapped. */
-void local_free(struct env_conn *conn, bool keep_mapping);
+void local_free(struct env_conn *conn);
 /* A socket that listens under a name; *address is what to dial.  -1: errno says why. */
 int local_listen(struct env_loop *loop, const char *name, char *address, size_t size);
 

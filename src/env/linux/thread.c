@@ -87,6 +87,7 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static void count_fork(void)
 {
     atomic_fetch_add(&fork_count, 1);
+    descriptors_close_all();
 }
 
 static void watch_forks(void)
