@@ -9,7 +9,7 @@
 
 const char *bench_op_name(enum bench_op op)
 {
-    static const char *const names[] = {"any", "put", "get", "exists", "memcpy", "ring"};
+    static const char *const names[] = {"any", "put", "get", "exists", "memcpy", "ring", "idle"};
 
     return names[op];
 }
@@ -343,7 +343,7 @@ int command_bench(struct cli *cli)
         return bench_peer(cli);
     bench.objects = cli->bench.objects;
     bench.run = env_random(cli->env);
-    result = run_rows(&bench);
+    result = cli->bench.op == BENCH_IDLE ? bench_idle(&bench) : run_rows(&bench);
     bench_cluster_stop(&bench);
     return result;
 }

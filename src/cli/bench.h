@@ -147,6 +147,11 @@ void bench_client_options(const struct cli *cli, struct client_options *options)
 /* The other side of a limit program: serves until it is killed. */
 int bench_peer(struct cli *cli);
 
+/* ---- bench_idle.c ---- */
+
+/* What processes cost that have nothing to do: the exit status. */
+int bench_idle(struct bench *bench);
+
 /* ---- bench_threads.c ---- */
 
 /* Runs work(arguments + i * size) on `count` threads and waits for all; one: on this thread.

@@ -38,7 +38,15 @@ struct replay_options {
 };
 
 /* Choices of `bench`: enum snow_transport, and these. */
-enum bench_op { BENCH_ANY, BENCH_PUT, BENCH_GET, BENCH_EXISTS, BENCH_MEMCPY, BENCH_RING };
+enum bench_op {
+    BENCH_ANY,
+    BENCH_PUT,
+    BENCH_GET,
+    BENCH_EXISTS,
+    BENCH_MEMCPY,
+    BENCH_RING,
+    BENCH_IDLE
+};
 
 struct bench_options {
 #define OPTION OPTION_FIELD

@@ -1,9 +1,12 @@
 """`snowskin bench`: rows as machines and people read them, on real processes."""
 
 import json
+import resource
 import unittest
 
-from cluster import TEST_DEADLINE_S, Case, Process, run
+from cluster import SLOW, TEST_DEADLINE_S, Case, Process, run
+
+SANITIZED = SLOW > 1
 
 QUICK = ("--rounds", "3", "--window", "20ms", "--warm", "20ms", "--objects", "2000")
 FIELDS = {"op", "size", "batch", "threads", "transport", "depth", "items_per_s", "bytes_per_s",
@@ -88,6 +91,22 @@ class Bench(Case):
                 status, _, errors = run("bench", *options)
                 self.assertEqual(status, 2, errors)
                 self.assertIn(text, errors)
+
+    def test_who_has_nothing_to_do_costs_next_to_nothing(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 2000:
+            self.skipTest("needs 2,000 open files")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        status, output, errors = run("bench", "--op", "idle", "--json")
+        self.assertEqual(status, 0, errors)
+        row = json.loads(output)
+        self.assertEqual(row["clients"], 1000)
+        if not SANITIZED:
+            self.assertLess(row["master_bytes_per_client"], 20 * 1024)
+            self.assertLess(row["master_cpu_percent"], 1)
+            self.assertLess(row["node_cpu_percent"], 1)
+            self.assertLess(row["clients_cpu_percent"], 1)
 
     def test_the_table_alone(self):
         status, output, errors = run("bench", "core", "--objects", "20000", "--json")
