@@ -36,9 +36,9 @@ enum snow_status env_beacon_create(struct env_loop *loop, struct env_beacon **ma
     if (beacon == NULL)
         return SNOW_NO_MEMORY;
     beacon->at_ns = UINT64_MAX;
-    beacon->epoll = descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
-    beacon->light = descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    beacon->timer = descriptor_keep(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    beacon->epoll = descriptors_keep(epoll_create1(EPOLL_CLOEXEC));
+    beacon->light = descriptors_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    beacon->timer = descriptors_keep(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (beacon->epoll < 0 || !watch(beacon, beacon->light) || !watch(beacon, beacon->timer) ||
         !watch(beacon, loop->epoll)) {
         env_beacon_destroy(beacon);
@@ -51,11 +51,11 @@ enum snow_status env_beacon_create(struct env_loop *loop, struct env_beacon **ma
 void env_beacon_destroy(struct env_beacon *beacon)
 {
     if (beacon->epoll >= 0)
-        descriptor_close(beacon->epoll);
+        descriptors_close(beacon->epoll);
     if (beacon->light >= 0)
-        descriptor_close(beacon->light);
+        descriptors_close(beacon->light);
     if (beacon->timer >= 0)
-        descriptor_close(beacon->timer);
+        descriptors_close(beacon->timer);
     free(beacon);
 }
 

@@ -7,14 +7,14 @@
 /* It belongs to the process, as descriptors do. */
 static _Atomic uint64_t ours[DESCRIPTORS_MAX / 64];
 
-int descriptor_keep(int descriptor)
+int descriptors_keep(int descriptor)
 {
     if (descriptor >= 0 && descriptor < DESCRIPTORS_MAX)
         atomic_fetch_or(&ours[descriptor / 64], UINT64_C(1) << descriptor % 64);
     return descriptor;
 }
 
-void descriptor_close(int descriptor)
+void descriptors_close(int descriptor)
 {
     if (descriptor >= 0 && descriptor < DESCRIPTORS_MAX)
         atomic_fetch_and(&ours[descriptor / 64], ~(UINT64_C(1) << descriptor % 64));

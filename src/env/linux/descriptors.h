@@ -17,9 +17,9 @@
 #define DESCRIPTORS_MAX 65536
 
 /* From now on it is ours; answers it.  A negative one is passed through. */
-int descriptor_keep(int descriptor);
+int descriptors_keep(int descriptor);
 /* Closes one, ours or not. */
-void descriptor_close(int descriptor);
+void descriptors_close(int descriptor);
 
 /* In the child of a fork: closes all that are ours.  Safe in a handler. */
 void descriptors_close_all(void);

@@ -40,7 +40,7 @@ static bool connect_next(struct env_conn *conn)
     struct env_loop *loop = conn->source.loop;
 
     address_print(to, conn->peer, sizeof conn->peer);
-    conn->source.descriptor = descriptor_keep(
+    conn->source.descriptor = descriptors_keep(
         socket(to->socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (conn->source.descriptor < 0)
         return false;
@@ -50,7 +50,7 @@ static bool connect_next(struct env_conn *conn)
     if ((failed == 0 || errno == EINPROGRESS) &&
         loop_watch(loop, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP))
         return true;
-    descriptor_close(conn->source.descriptor);
+    descriptors_close(conn->source.descriptor);
     conn->source.descriptor = -1;
     return false;
 }
@@ -79,7 +79,7 @@ void dial_on_ready(struct env_conn *conn, uint32_t events)
         error = errno;
     if (error != 0) {
         loop_unwatch(&conn->source);
-        descriptor_close(conn->source.descriptor);
+        descriptors_close(conn->source.descriptor);
         conn->source.descriptor = -1;
         dial_next(conn);
         return;

@@ -44,7 +44,7 @@ struct env *env_linux_create(void)
 void env_linux_destroy(struct env *env)
 {
     for (size_t i = 0; i < env->locked_dir_count; i++)
-        descriptor_close(env->locked_dirs[i]);
+        descriptors_close(env->locked_dirs[i]);
     free(env->locked_dirs);
     pthread_mutex_destroy(&env->mutex);
     free(env);

@@ -118,14 +118,14 @@ enum snow_status env_dir_lock(struct env *env, const char *path)
 {
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return SNOW_INVALID;
-    int dir = descriptor_keep(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    int dir = descriptors_keep(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 
     if (dir < 0)
         return SNOW_INVALID;
     if (flock(dir, LOCK_EX | LOCK_NB) != 0) {
         bool held = errno == EWOULDBLOCK;
 
-        descriptor_close(dir);
+        descriptors_close(dir);
         return held ? SNOW_IN_USE : SNOW_INVALID;
     }
     pthread_mutex_lock(&env->mutex);
@@ -138,6 +138,6 @@ enum snow_status env_dir_lock(struct env *env, const char *path)
     pthread_mutex_unlock(&env->mutex);
     if (more != NULL)
         return SNOW_OK;
-    descriptor_close(dir);
+    descriptors_close(dir);
     return SNOW_NO_MEMORY;
 }

@@ -34,7 +34,7 @@ static void take(struct env_listener *listener, int descriptor, const struct add
         net_conn_create(listener->source.loop, listener->local ? CONN_GREETING : CONN_OPEN);
 
     if (conn == NULL) {
-        descriptor_close(descriptor);
+        descriptors_close(descriptor);
         return;
     }
     conn->source.descriptor = descriptor;
@@ -69,8 +69,8 @@ static bool accept_some(struct env_listener *listener)
     for (int i = 0; i < ACCEPTS_PER_TURN && !listener->freed; i++) {
         struct address peer = {.size = sizeof peer.socket};
         int descriptor =
-            descriptor_keep(accept4(listener->source.descriptor, (struct sockaddr *)&peer.socket,
-                                    &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            descriptors_keep(accept4(listener->source.descriptor, (struct sockaddr *)&peer.socket,
+                                     &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
         if (descriptor >= 0) {
             take(listener, descriptor, &peer);
@@ -107,7 +107,7 @@ static void on_retry(struct env_timer *timer)
 static int open_socket(const struct address *at, const struct env_socket_options *options)
 {
     int one = 1;
-    int descriptor = descriptor_keep(
+    int descriptor = descriptors_keep(
         socket(at->socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
     if (descriptor < 0)
@@ -119,7 +119,7 @@ static int open_socket(const struct address *at, const struct env_socket_options
         return descriptor;
     int error = errno;
 
-    descriptor_close(descriptor);
+    descriptors_close(descriptor);
     errno = error;
     return -1;
 }
@@ -231,7 +231,7 @@ void env_listener_close(struct env_listener *listener)
     env_timer_cancel(&listener->retry);
     loop_unwatch(&listener->source);
     if (listener->source.descriptor >= 0)
-        descriptor_close(listener->source.descriptor);
+        descriptors_close(listener->source.descriptor);
     list_remove(&listener->link);
     listener->freed = true;
     if (!listener->accepting)

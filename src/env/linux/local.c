@@ -181,11 +181,11 @@ static int receive_packet(int socket, struct packet *packet, int *descriptor)
     if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
         header->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
-    (void)descriptor_keep(*descriptor);
+    (void)descriptors_keep(*descriptor);
     if (got == (ssize_t)sizeof *packet && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0)
         return 1;
     if (*descriptor >= 0)
-        descriptor_close(*descriptor);
+        descriptors_close(*descriptor);
     *descriptor = -1;
     return -1;
 }
@@ -210,7 +210,7 @@ static bool take_packet(struct local *local, const struct packet *packet, int de
         return true;
     }
     if (descriptor >= 0)
-        descriptor_close(descriptor);
+        descriptors_close(descriptor);
     return packet->kind == PACKET_WAKE && descriptor < 0;
 }
 
@@ -321,7 +321,7 @@ enum snow_status env_memory_send(struct env_conn *conn, const struct env_memory 
     int error = errno;
 
     if (!writable)
-        descriptor_close(descriptor);
+        descriptors_close(descriptor);
     if (failed == 0)
         return SNOW_OK;
     return error == EAGAIN || error == ETOOMANYREFS ? SNOW_BUSY : SNOW_CLOSED;
@@ -360,7 +360,7 @@ struct env_peer *env_peer_open(struct env_conn *conn)
     peer = calloc(1, sizeof *peer);
     if (peer == NULL)
         return NULL;
-    peer->process = descriptor_keep(fcntl(process, F_DUPFD_CLOEXEC, 0));
+    peer->process = descriptors_keep(fcntl(process, F_DUPFD_CLOEXEC, 0));
     if (peer->process >= 0)
         return peer;
     free(peer);
@@ -376,7 +376,7 @@ bool env_peer_is_alive(const struct env_peer *peer)
 
 void env_peer_close(struct env_peer *peer)
 {
-    descriptor_close(peer->process);
+    descriptors_close(peer->process);
     free(peer);
 }
 
@@ -409,9 +409,9 @@ static void watch_process(struct local *local)
         peer.pid <= 0)
         return;
     local->process.on_ready = on_process_end;
-    local->process.descriptor = descriptor_keep((int)syscall(SYS_pidfd_open, peer.pid, 0));
+    local->process.descriptor = descriptors_keep((int)syscall(SYS_pidfd_open, peer.pid, 0));
     if (local->process.descriptor >= 0 && !loop_watch(loop_of(local), &local->process, EPOLLIN)) {
-        descriptor_close(local->process.descriptor);
+        descriptors_close(local->process.descriptor);
         local->process.descriptor = -1;
     }
 }
@@ -433,7 +433,7 @@ static struct local *local_create(struct env_conn *conn)
 static void unwatch_process(struct local *local)
 {
     loop_unwatch(&local->process);
-    descriptor_close(local->process.descriptor);
+    descriptors_close(local->process.descriptor);
     local->process.descriptor = -1;
 }
 
@@ -444,7 +444,7 @@ void local_free(struct env_conn *conn)
     if (local == NULL)
         return;
     for (; local->count > 0; local->count--) {
-        descriptor_close(local->memories[local->first].descriptor);
+        descriptors_close(local->memories[local->first].descriptor);
         local->first = (local->first + 1) % MEMORIES_MAX;
     }
     if (list_is_linked(&local->hot_link))
@@ -483,7 +483,7 @@ static socklen_t fill_name(const char *name, struct sockaddr_un *to)
 
 static int open_socket(void)
 {
-    return descriptor_keep(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    return descriptors_keep(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 /* Makes the rings and sends them as the first packet. */
@@ -533,13 +533,13 @@ static int take_rings(struct env_conn *conn)
         return got;
     if (packet.kind != PACKET_RINGS || packet.value != RINGS_VERSION || descriptor < 0) {
         if (descriptor >= 0)
-            descriptor_close(descriptor);
+            descriptors_close(descriptor);
         return -1;
     }
     struct local *local = local_create(conn);
 
     if (local == NULL) {
-        descriptor_close(descriptor);
+        descriptors_close(descriptor);
         return -1;
     }
     if (memory_map(descriptor, true, false, &local->memory) != SNOW_OK)
@@ -605,7 +605,7 @@ static bool make_way(const char *name)
     if (probe < 0)
         return false;
     answered = connect(probe, (const struct sockaddr *)&at, size) == 0 || errno == EAGAIN;
-    descriptor_close(probe);
+    descriptors_close(probe);
     return !answered && unlink(name) == 0;
 }
 
@@ -622,7 +622,7 @@ int local_listen(struct env_loop *loop, const char *name, char *address, size_t 
         snprintf(chosen, sizeof chosen, "@snowskin-%016llx",
                  (unsigned long long)env_random(loop->env));
     if (!make_way(chosen)) {
-        descriptor_close(descriptor);
+        descriptors_close(descriptor);
         errno = EADDRINUSE;
         return -1;
     }
@@ -633,7 +633,7 @@ int local_listen(struct env_loop *loop, const char *name, char *address, size_t 
     }
     int error = errno;
 
-    descriptor_close(descriptor);
+    descriptors_close(descriptor);
     errno = error;
     return -1;
 }

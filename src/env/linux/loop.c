@@ -81,17 +81,17 @@ enum snow_status env_loop_create(struct env *env, const char *name, struct env_l
     list_init(&made->resolves);
     list_init(&made->hot);
     made->may_spin = env_cpu_count() > 1;
-    made->epoll = descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
-    made->wake.descriptor = descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    made->epoll = descriptors_keep(epoll_create1(EPOLL_CLOEXEC));
+    made->wake.descriptor = descriptors_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     made->wake.on_ready = on_wake;
     if (made->epoll >= 0 && made->wake.descriptor >= 0 && loop_watch(made, &made->wake, EPOLLIN)) {
         *loop = made;
         return SNOW_OK;
     }
     if (made->epoll >= 0)
-        descriptor_close(made->epoll);
+        descriptors_close(made->epoll);
     if (made->wake.descriptor >= 0)
-        descriptor_close(made->wake.descriptor);
+        descriptors_close(made->wake.descriptor);
     free(made);
     return SNOW_LIMIT;
 }
@@ -143,9 +143,9 @@ void env_loop_destroy(struct env_loop *loop)
     while (!list_is_empty(&loop->hooks))
         list_pop(&loop->hooks);
     if (loop->epoll >= 0)
-        descriptor_close(loop->epoll);
+        descriptors_close(loop->epoll);
     if (loop->wake.descriptor >= 0)
-        descriptor_close(loop->wake.descriptor);
+        descriptors_close(loop->wake.descriptor);
     free(loop);
 }
 

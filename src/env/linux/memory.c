@@ -56,7 +56,7 @@ static uint64_t read_number(const char *path, const char *label, uint64_t fallba
     ssize_t got = file < 0 ? -1 : read(file, text, sizeof text - 1);
 
     if (file >= 0)
-        descriptor_close(file);
+        descriptors_close(file);
     if (got <= 0)
         return fallback;
     text[got] = 0;
@@ -125,7 +125,7 @@ static enum snow_status open_anonymous(const char *name, size_t size, struct env
 {
     if (size > total_bytes())
         return SNOW_NO_SPACE;
-    memory->descriptor = descriptor_keep(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    memory->descriptor = descriptors_keep(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory->descriptor < 0)
         return status_of_errno();
     if (fchmod(memory->descriptor, 0600) != 0 || ftruncate(memory->descriptor, (off_t)size) != 0 ||
@@ -145,7 +145,7 @@ static enum snow_status open_file(const char *dir, const char *name, size_t size
     if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, name) >= sizeof path)
         return SNOW_INVALID;
     memory->descriptor =
-        descriptor_keep(open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+        descriptors_keep(open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (memory->descriptor < 0 || flock(memory->descriptor, LOCK_EX | LOCK_NB) != 0 ||
         fstat(memory->descriptor, &info) != 0)
         return status_of_errno();
@@ -203,7 +203,7 @@ static bool map_memory(struct env_memory *memory, bool writable)
 static void undo_open(struct env_memory *memory)
 {
     if (memory->descriptor >= 0)
-        descriptor_close(memory->descriptor);
+        descriptors_close(memory->descriptor);
     free(memory->private_state);
     *memory = (struct env_memory){.descriptor = -1};
 }
@@ -245,7 +245,7 @@ enum snow_status memory_map(int descriptor, bool writable, bool trusted, struct 
         status = SNOW_INVALID;
     if (status != SNOW_OK) {
         free(state);
-        descriptor_close(descriptor);
+        descriptors_close(descriptor);
         return status;
     }
     *memory = (struct env_memory){.size = (size_t)info.st_size,

@@ -87,7 +87,7 @@ void net_conn_free(struct env_conn *conn)
     if (list_is_linked(&conn->greeting_link))
         list_remove(&conn->greeting_link);
     if (conn->source.descriptor >= 0)
-        descriptor_close(conn->source.descriptor);
+        descriptors_close(conn->source.descriptor);
     list_remove(&conn->link);
     conn->freed = true;
     if (!conn->telling)
