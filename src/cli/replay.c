@@ -4,6 +4,7 @@
  * workers, and adds up. */
 #include "cli/replay.h"
 
+#include "cli/replay_plot.h"
 #include "cli/replay_report.h"
 #include "master/master.h"
 #include "node/node.h"
@@ -162,6 +163,7 @@ static void stop_cluster(struct cluster *cluster)
 
 struct reading {
     struct env_child child;
+    struct replay_plot *plot;
     char *text; /* of its current line */
     size_t used;
     size_t room;
@@ -205,6 +207,21 @@ static bool start_worker(const struct cli *cli, const char *address, uint32_t nu
     return env_child_start(argv, &reading->child) == SNOW_OK;
 }
 
+/* What a worker says on its way. */
+static void take_told(struct reading *reading, const json_t *root)
+{
+    uint64_t done = (uint64_t)json_integer_value(json_object_get(root, "done"));
+    struct replay_told told = {
+        .requests = done - reading->done,
+        .blocks = (uint64_t)json_integer_value(json_object_get(root, "blocks")),
+        .hit_blocks = (uint64_t)json_integer_value(json_object_get(root, "hit_blocks")),
+        .get_us = (double)json_integer_value(json_object_get(root, "get_us")),
+        .put_us = (double)json_integer_value(json_object_get(root, "put_us"))};
+
+    reading->done = done;
+    replay_plot_add(reading->plot, &told);
+}
+
 static void take_line(struct reading *reading, struct replay_report *report, const char *line,
                       size_t size)
 {
@@ -212,7 +229,7 @@ static void take_line(struct reading *reading, struct replay_report *report, con
     const json_t *done = json_object_get(root, "done");
 
     if (json_is_integer(done))
-        reading->done = (uint64_t)json_integer_value(done);
+        take_told(reading, root);
     else if (json_is_object(root))
         reading->result = replay_report_add(report, root);
     json_decref(root);
@@ -267,7 +284,7 @@ static void show_progress(const struct reading *workers, uint32_t count, uint64_
 /* Runs all workers to their ends; false: one failed.  The token goes by the environment, which,
  * unlike arguments, other users do not see. */
 static bool run_workers(struct cli *cli, const struct trace *trace, const char *address,
-                        struct replay_report *report)
+                        struct replay_report *report, struct replay_plot *plot)
 {
     struct reading workers[WORKERS_MAX] = {0};
     uint32_t count = (uint32_t)cli->replay.clients;
@@ -279,6 +296,8 @@ static bool run_workers(struct cli *cli, const struct trace *trace, const char *
         cli_error(cli, "out of memory");
         return false;
     }
+    for (uint32_t i = 0; i < count; i++)
+        workers[i].plot = plot;
     while (started < count && start_worker(cli, address, started + 1, &workers[started]))
         started++;
     for (uint32_t left = started; left > 0;) {
@@ -332,14 +351,36 @@ static int read_stats(struct cli *cli, const char *address, struct replay_report
     return CLI_FAILED;
 }
 
+static int save_plot(struct cli *cli, const struct replay_plot *plot)
+{
+    const char *path = cli->replay.plot;
+    enum snow_status status = SNOW_NO_MEMORY;
+    char title[512];
+    size_t size;
+
+    snprintf(title, sizeof(title), "replay of %s, pool %s, %" PRIu64 " clients", cli->arguments[0],
+             cli->master_given ? "of a running cluster" : cli->replay.pool, cli->replay.clients);
+    char *drawn = replay_plot_draw(plot, title, &size);
+
+    if (drawn != NULL)
+        status = env_file_replace(cli->env, path, bytes_of(drawn, size));
+    free(drawn);
+    if (status == SNOW_OK)
+        return CLI_DONE;
+    cli_error(cli, "--plot %s: can not be written: %s", path, snow_status_text(status));
+    return CLI_FAILED;
+}
+
 static int play(struct cli *cli, const struct trace *trace)
 {
     struct cluster cluster = {.address = cli->options.master};
     struct replay_report before;
     struct replay_report report;
+    struct replay_plot plot;
     uint64_t before_ns;
     int result = CLI_DONE;
 
+    replay_plot_init(&plot, trace->request_count);
     replay_report_init(&before);
     replay_report_init(&report);
     if (!cli->master_given && !start_cluster(cli, trace, &cluster))
@@ -347,7 +388,7 @@ static int play(struct cli *cli, const struct trace *trace)
     if (result == CLI_DONE)
         result = read_stats(cli, cluster.address, &before);
     before_ns = env_now_ns(cli->env);
-    if (result == CLI_DONE && !run_workers(cli, trace, cluster.address, &report))
+    if (result == CLI_DONE && !run_workers(cli, trace, cluster.address, &report, &plot))
         result = CLI_FAILED;
     report.wall_ns = env_now_ns(cli->env) - before_ns;
     if (result == CLI_DONE)
@@ -357,6 +398,8 @@ static int play(struct cli *cli, const struct trace *trace)
         replay_report_print(cli, &report, trace);
         result = replay_report_is_clean(&report) ? CLI_DONE : CLI_FAILED;
     }
+    if (result == CLI_DONE && cli->replay.plot[0] != 0)
+        result = save_plot(cli, &plot);
     stop_cluster(&cluster);
     replay_report_deinit(&report);
     return result;

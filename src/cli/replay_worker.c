@@ -190,6 +190,15 @@ static void play(struct worker *worker, const struct trace_request *request)
 
 /* ---- the part of the trace ---- */
 
+/* What the parent knows. */
+struct told {
+    uint64_t requests;
+    uint64_t blocks;
+    uint64_t hit_blocks;
+    uint64_t gets; /* latencies */
+    uint64_t puts;
+};
+
 static void wait_until_due(struct worker *worker, const struct trace_request *request)
 {
     uint64_t due_ns =
@@ -200,22 +209,58 @@ static void wait_until_due(struct worker *worker, const struct trace_request *re
         env_loop_turn(worker->pacing, due_ns - now_ns, 0);
 }
 
+static int by_time(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a;
+    uint32_t right = *(const uint32_t *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/* Of what was noted from `from` on; 0: nothing was. */
+static uint32_t median_us(const struct latencies *latencies, uint64_t from)
+{
+    uint32_t us[TELL_EVERY];
+    uint64_t count = latencies->count - from;
+
+    if (count == 0 || count > TELL_EVERY)
+        return 0;
+    memcpy(us, latencies->us + from, count * sizeof(us[0]));
+    qsort(us, count, sizeof(us[0]), by_time);
+    return us[count / 2];
+}
+
+/* What was done since the last time, for the bar and the plot. */
+static void tell(const struct worker *worker, struct told *told)
+{
+    printf("{\"done\": %" PRIu64 ", \"blocks\": %" PRIu64 ", \"hit_blocks\": %" PRIu64
+           ", \"get_us\": %u, \"put_us\": %u}\n",
+           worker->counters.requests, worker->counters.blocks - told->blocks,
+           worker->counters.hit_blocks - told->hit_blocks, median_us(&worker->get, told->gets),
+           median_us(&worker->put, told->puts));
+    fflush(stdout);
+    *told = (struct told){.requests = worker->counters.requests,
+                          .blocks = worker->counters.blocks,
+                          .hit_blocks = worker->counters.hit_blocks,
+                          .gets = worker->get.count,
+                          .puts = worker->put.count};
+}
+
 static void play_part(struct worker *worker)
 {
     uint64_t step = worker->cli->replay.clients;
     uint64_t first = worker->cli->replay.worker - 1;
-    uint64_t told = 0;
+    struct told told = {0};
 
     worker->started_ns = env_now_ns(worker->cli->env);
     for (uint64_t i = first; i < worker->trace.request_count; i += step) {
         wait_until_due(worker, &worker->trace.requests[i]);
         play(worker, &worker->trace.requests[i]);
-        if (worker->counters.requests - told >= TELL_EVERY) {
-            told = worker->counters.requests;
-            printf("{\"done\": %" PRIu64 "}\n", told);
-            fflush(stdout);
-        }
+        if (worker->counters.requests - told.requests >= TELL_EVERY)
+            tell(worker, &told);
     }
+    if (worker->counters.requests > told.requests)
+        tell(worker, &told);
 }
 
 static json_t *json_of(const struct latencies *latencies)

@@ -5,8 +5,10 @@ import os
 import random
 import signal
 import socket
+import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 from cluster import SLOW, SOURCE, TEST_DEADLINE_S, Case, Folder, Process, run, wait_for
 
@@ -596,6 +598,24 @@ class Replay(Case):
         self.assertGreater(report["evicted_objects"], 0)
         self.assertGreater(report["hit_ratio"], 0)
         self.assertEqual(set(report["put_us"]), {"p50", "p90", "p99", "p999"})
+
+    def test_a_plot(self):
+        trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plot.svg")
+            status, _, errors = run("replay", trace, "--requests", "150", "--pool", "10%",
+                                    "--plot", path, timeout=TEST_DEADLINE_S)
+            self.assertEqual(status, 0, errors)
+            root = xml.etree.ElementTree.parse(path).getroot()
+            lines = {line.get("class"): line.get("points").split()
+                     for line in reversed(root.findall("{*}polyline"))}
+            self.assertEqual(set(lines), {"hits", "get", "put"})
+            self.assertGreater(len(lines["hits"]), 1)
+            self.assertIn("requests of the trace", [text.text for text in root.findall("{*}text")])
+            status, _, errors = run("replay", trace, "--requests", "2", "--plot",
+                                    os.path.join(folder, "no", "plot.svg"))
+            self.assertEqual(status, 1, errors)
+            self.assertIn("--plot", errors)
 
     def test_a_pool_without_pressure_lets_no_put_wait(self):
         trace = os.path.join(SOURCE, "traces", "synthetic_trace.jsonl")
