@@ -139,7 +139,9 @@ SNOW_API enum snow_status snow_put(struct snow_client *client, struct snow_put *
 /* ---- put, in several calls ---- */
 
 /* A put whose bytes come one after the other, as the layers of a model do: opened with its whole
- * size, written in ranges, then committed.  Nobody sees it before.
+ * size, written in ranges, then committed.  Nobody sees it before; but a master that restarts
+ * takes what nodes hold whole for stored: a put all of whose bytes were written may show then,
+ * whole, though it was not committed.
  *
  * Time.     The grant lasts hold_ms from its opening, from each renewal, and from each write that
  *           comes when half of that has gone; ten minutes in all.

@@ -86,6 +86,8 @@ static void heal(struct cluster *cluster)
         cluster_find(cluster, "heal: an operation does not end");
         return;
     }
+    if (cluster->finding[0] != 0)
+        return; /* not all are idle */
     for (uint32_t i = 0; i < cluster->plan.clients; i++)
         actor_prove(cluster->actors[i]);
     if (!world_run(cluster->world, all_idle, cluster, world_now_ns(cluster->world) + HEAL_NS))

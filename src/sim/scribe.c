@@ -5,7 +5,8 @@
  *     └───────────────┴───────────────┘
  * Invariants.
  *   S1  Until a put_end was sent nobody may see the value: an attempt that is closed before is
- *       answered as not stored.
+ *       answered as not stored.  But when all its bytes were on their way, nobody knows: a master
+ *       that restarts adopts what nodes hold whole.
  *   S2  After a crash the attempt that was committing stays open in the history: nobody knows. */
 #include "sim/scribe.h"
 
@@ -70,6 +71,14 @@ static void finish(struct scribe *scribe, enum history_end end)
     wait(scribe, REST_NS_MAX);
 }
 
+/* It is closed before a put_end was sent (S1). */
+static void give_up(struct scribe *scribe)
+{
+    bool all = scribe->state != SCRIBE_OPENING && scribe->next == scribe->range_count;
+
+    finish(scribe, all ? HISTORY_UNKNOWN : HISTORY_NOT_STORED);
+}
+
 /* ---- committing ----------------------------------------------------------------------------- */
 
 static void on_commit(struct client_writer_op *op)
@@ -85,7 +94,7 @@ static void on_commit(struct client_writer_op *op)
         /* Refused for another reason: no put_end was sent, and its copies are gone. */
         if (snow_status_verdict(status) == SNOW_DONE)
             cluster_find(scribe->cluster, "bytes: a put was committed with bytes missing");
-        finish(scribe, HISTORY_NOT_STORED);
+        give_up(scribe);
     } else if (snow_status_verdict(status) == SNOW_DONE || ++scribe->commits >= COMMITS_MAX ||
                status == SNOW_GONE || status == SNOW_INVALID) {
         finish(scribe, status == SNOW_OK          ? HISTORY_STORED
@@ -125,7 +134,7 @@ static void on_written(struct client_write_op *op)
     if (status == SNOW_OK)
         wait(scribe, PAUSE_NS_MAX);
     else
-        finish(scribe, HISTORY_NOT_STORED);
+        give_up(scribe);
 }
 
 static void write_some(struct scribe *scribe)
@@ -177,7 +186,7 @@ static void on_open(struct client_writer_op *op)
     scribe->under_way = false;
     world_note(scribe->cluster->world, &status, sizeof(status));
     if (status != SNOW_OK) {
-        finish(scribe, HISTORY_NOT_STORED); /* S1 */
+        give_up(scribe); /* S1 */
         return;
     }
     scribe->writer = op->writer;
@@ -231,7 +240,7 @@ static void on_alarm(struct world_alarm *alarm)
         return;
     case SCRIBE_WRITING:
         if (rng_chance(&scribe->rng, 1, 30))
-            finish(scribe, HISTORY_NOT_STORED); /* it changes its mind */
+            give_up(scribe); /* it changes its mind */
         else if (scribe->next == scribe->range_count)
             commit(scribe, false);
         else if (rng_chance(&scribe->rng, 1, 12))
