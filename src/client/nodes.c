@@ -232,8 +232,10 @@ static enum snow_status connect_near(struct client *client, struct client_node *
 
     if (node->near != NULL && client->near->ops->is_lost(node->near)) {
         /* What was lost is tried again after a while; meanwhile there is the other way. */
-        if (node->near_after_ns == 0)
+        if (node->near_after_ns == 0) {
             node->near_after_ns = client_now_ns(client) + NEAR_AGAIN_NS;
+            client_nodes_refresh(client); /* a new process of the node has a new address */
+        }
         if (node->users > 0)
             return SNOW_UNREACHABLE;
         disconnect(&node->near);
