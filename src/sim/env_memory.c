@@ -377,7 +377,7 @@ void env_peer_close(struct env_peer *peer)
     free(peer);
 }
 
-void net_drop_memories(struct env_conn *conn)
+void env_memory_drop_handed(struct env_conn *conn)
 {
     struct list_link *link;
 

@@ -177,7 +177,7 @@ void net_conn_free(struct env_conn *conn)
 {
     if (list_is_linked(&conn->accept_link))
         list_remove(&conn->accept_link);
-    net_drop_memories(conn);
+    env_memory_drop_handed(conn);
     sim_event_cancel(&conn->tell);
     if (conn->dial.world != NULL)
         sim_event_cancel(&conn->dial);

@@ -121,7 +121,7 @@ void net_side_attach(struct net_side *side, struct env_conn *conn,
                      const struct env_socket_options *options);
 struct net_side *net_other(struct net_side *side);
 /* Memory that was handed over and not taken. */
-void net_drop_memories(struct env_conn *conn);
+void env_memory_drop_handed(struct env_conn *conn);
 /* One way between the hosts of a stream, drawn anew. */
 uint64_t net_latency(struct world *world, const struct world_host *a, const struct world_host *b);
 void net_drop_flight(struct net_side *side);

@@ -108,8 +108,8 @@ def test_a_writer_that_is_stopped_and_goes_on(own, moment):
         wait_for(lambda: store.exists("written"))
         time.sleep(0.003 * moment)
         child.send_signal(signal.SIGSTOP)
-        # The session ends two seconds after its connection: it stands, so its write stays open until
-        # its deadline.  Meanwhile others use what is free.
+        # The session stands as long as its connection, so its write stays open until its deadline
+        # and the copy waits where it was.  Meanwhile others use what is free.
         for i in range(200):
             assert store.put("other-%d" % (i % 40), os.urandom(MIB), replace=True)
         got = store.get("written")
