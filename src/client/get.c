@@ -330,6 +330,16 @@ static enum snow_status range_of(const struct snow_get *item, uint64_t size, uin
     return SNOW_OK;
 }
 
+/* What was allocated for an earlier answer: this one may be of another version. */
+static void drop_allocated(struct client_get_op *op, uint32_t index)
+{
+    if (!op->gets[index].allocated)
+        return;
+    free(op->items[index].to);
+    op->items[index].to = NULL;
+    op->gets[index].allocated = false;
+}
+
 /* Makes sure that what is wanted fits where it is to go; else the item ends. */
 static bool make_room(struct client_get_op *op, uint32_t index, uint64_t object_size)
 {
@@ -338,11 +348,7 @@ static bool make_room(struct client_get_op *op, uint32_t index, uint64_t object_
     uint64_t size = 0;
     enum snow_status status = range_of(item, object_size, &size);
 
-    if (get->allocated) { /* maybe another version, on the second question */
-        free(item->to);
-        item->to = NULL;
-        get->allocated = false;
-    }
+    drop_allocated(op, index);
     item->object_size = object_size;
     item->size = (size_t)size;
     if (status == SNOW_OK && item->to == NULL && item->buffers == NULL && item->room == 0) {
@@ -364,6 +370,8 @@ static bool view(struct client_get_op *op, uint32_t index, const struct wire_fou
 {
     struct snow_get *item = &op->items[index];
     enum snow_status status = SNOW_NOT_READY;
+
+    drop_allocated(op, index);
 
     for (uint32_t i = 0; i < found->places_count && status == SNOW_NOT_READY; i++) {
         const struct wire_place *place = &found->places[i];

@@ -347,7 +347,7 @@ static void test_children(void **state)
 {
     char *const talk[] = {"test", "talk", NULL};
     char *const hang[] = {"test", "hang", NULL};
-    struct env_child child;
+    struct env_child child = {0};
     char text[64];
     size_t have = 0;
     ssize_t got;
