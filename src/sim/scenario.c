@@ -17,8 +17,11 @@ static void draw_growth(struct cluster_plan *plan, struct rng *rng)
     plan->populate = options.populate;
     plan->populate_step = options.populate_step_bytes;
     /* Now and then a host that has not all that its node wants to give, but its first step. */
-    if (plan->populate_step < plan->node_bytes / 2 && rng_chance(rng, 1, 6))
-        plan->host_bytes = plan->node_bytes * rng_between(rng, 60, 120) / 100 + MIB;
+    if (!rng_chance(rng, 1, 6))
+        return;
+    if (plan->populate_step > plan->node_bytes / 8)
+        plan->populate_step = plan->node_bytes / 8;
+    plan->host_bytes = plan->node_bytes * rng_between(rng, 60, 120) / 100 + MIB;
 }
 
 static void draw_options(struct cluster_plan *plan, struct rng *rng)
