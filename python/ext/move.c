@@ -9,7 +9,7 @@
 
 /* ---- put ---- */
 
-static const char *const pin_names[] = {"none", "soft", "hard", NULL};
+const char *const pin_names[] = {"none", "soft", "hard", NULL};
 
 enum put_arg {
     PUT_KEY,
@@ -140,24 +140,14 @@ const struct operation operation_put = {
 
 PyObject *store_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    static const struct args_spec spec = {"put",
-                                          2,
-                                          2,
-                                          {"key", "value", "replace", "replicas", "pin",
-                                           "pin_timeout", "depth", "segment", "wait", "wait_writer",
-                                           "timeout", NULL}};
+    static const struct args_spec spec = {"put", 2, 2, {"key", "value", PUT_OPTIONS, NULL}};
 
     return operation_call(&operation_put, &spec, false, self, args, count, names);
 }
 
 PyObject *store_put_many(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    static const struct args_spec spec = {"put_many",
-                                          2,
-                                          2,
-                                          {"keys", "values", "replace", "replicas", "pin",
-                                           "pin_timeout", "depth", "segment", "wait", "wait_writer",
-                                           "timeout", NULL}};
+    static const struct args_spec spec = {"put_many", 2, 2, {"keys", "values", PUT_OPTIONS, NULL}};
 
     return operation_call(&operation_put, &spec, true, self, args, count, names);
 }

@@ -5,6 +5,14 @@
 
 #include "batch.h"
 
+/* Names of what a put takes by name only, in order of enum put_arg. */
+#define PUT_OPTIONS \
+    "replace", "replicas", "pin", "pin_timeout", "depth", "segment", "wait", "wait_writer", \
+        "timeout"
+
+/* By enum snow_pin. */
+extern const char *const pin_names[];
+
 PyObject *store_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *store_put_many(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *store_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names);

@@ -151,12 +151,8 @@ static PyObject *submit(PyObject *self, const struct operation *operation,
 static PyObject *submit_put(PyObject *self, PyObject *const *args, Py_ssize_t count,
                             PyObject *names)
 {
-    static const struct args_spec spec = {"submit_put",
-                                          2,
-                                          2,
-                                          {"keys", "values", "replace", "replicas", "pin",
-                                           "pin_timeout", "depth", "segment", "wait", "wait_writer",
-                                           "timeout", NULL}};
+    static const struct args_spec spec = {
+        "submit_put", 2, 2, {"keys", "values", PUT_OPTIONS, NULL}};
 
     return submit(self, &operation_put, &spec, args, count, names);
 }

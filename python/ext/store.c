@@ -344,10 +344,8 @@ static void run_pin(struct batch *batch, struct snow_client *client)
 
 static bool prepare_pin(struct batch *batch, PyObject **values)
 {
-    static const char *const kinds[] = {"none", "soft", "hard", NULL};
-
     batch->pin = SNOW_PIN_SOFT;
-    return args_choice(values[PIN_KIND], "kind", kinds, &batch->pin) &&
+    return args_choice(values[PIN_KIND], "kind", pin_names, &batch->pin) &&
            args_seconds(values[PIN_FOR], "duration", &batch->pin_ms) &&
            args_seconds(values[PIN_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
            fill_items(batch);

@@ -348,7 +348,6 @@ static bool make_room(struct client_get_op *op, uint32_t index, uint64_t object_
     uint64_t size = 0;
     enum snow_status status = range_of(item, object_size, &size);
 
-    drop_allocated(op, index);
     item->object_size = object_size;
     item->size = (size_t)size;
     if (status == SNOW_OK && item->to == NULL && item->buffers == NULL && item->room == 0) {
@@ -370,8 +369,6 @@ static bool view(struct client_get_op *op, uint32_t index, const struct wire_fou
 {
     struct snow_get *item = &op->items[index];
     enum snow_status status = SNOW_NOT_READY;
-
-    drop_allocated(op, index);
 
     for (uint32_t i = 0; i < found->places_count && status == SNOW_NOT_READY; i++) {
         const struct wire_place *place = &found->places[i];
@@ -408,6 +405,7 @@ static void take_found(struct client_get_op *op, uint32_t index, const struct wi
         finish_item(op, index, SNOW_INVALID);
         return;
     }
+    drop_allocated(op, index);
     if (op->views != NULL && view(op, index, found))
         return;
     if (!make_room(op, index, found->size))

@@ -25,8 +25,8 @@ def own():
 
 def start(program, *args):
     """A client in a process of its own, as far as its first line."""
-    child = subprocess.Popen([sys.executable, "-c", program, *args], stdout=subprocess.PIPE,
-                             text=True)
+    child = subprocess.Popen([sys.executable, "-c", program, *args], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "ready\n"
     return child
 
@@ -47,20 +47,23 @@ def held(store):
 def end(child):
     child.kill()
     child.wait()
-    child.stdout.close()
+    for stream in (child.stdin, child.stdout):
+        if stream is not None:
+            stream.close()
 
 
 VIEWER = """
-import os, sys, time, snowskin
+import os, sys, snowskin
 store = snowskin.Store(sys.argv[1])
 keys = ["view-%d" % i for i in range(8)]
 store.get_many(keys)                        # maps the node's memory
 views = store.view_many(keys)
 assert not any(view.copied for view in views)
 if sys.argv[2] == "fork" and os.fork() == 0:
-    time.sleep(600)                         # has the parent's sockets, if anybody left them open
+    sys.stdin.read()                        # has the parent's sockets, if anybody left them open
+    os._exit(0)
 print("ready", flush=True)
-time.sleep(600)
+sys.stdin.read()                            # until the test ends
 """
 
 
