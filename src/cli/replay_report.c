@@ -1,5 +1,7 @@
 #include "cli/replay_report.h"
 
+#include "core/core.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +142,7 @@ static void print_text(const struct cli *cli, const struct replay_report *report
     if (!cli->master_given)
         printf("pool %s (%s of memory), policy %s, %" PRIu64 " client processes\n",
                cli->replay.pool, cli_bytes_text(cli->node.memory_bytes, memory),
-               cli->core.policy == CORE_POLICY_FIFO ? "fifo" : "lru", cli->replay.clients);
+               core_policy_name(cli->core.policy), cli->replay.clients);
     else
         printf("the cluster of %s, its own pool and policy, %" PRIu64 " client processes\n",
                cli->options.master, cli->replay.clients);

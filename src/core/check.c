@@ -339,6 +339,7 @@ void core_check(struct core *core)
     ASSERT(totals.free_bytes == core->free_bytes && totals.pool_bytes == core->pool_bytes);
     ASSERT(totals.ready_bytes == core->ready_bytes);
     ASSERT(totals.hard_pinned_bytes == core->hard_pinned_bytes);
+    ghosts_check(&core->ghosts);
     ASSERT((totals.recovering == 0) == (core->recovering == 0));
     ASSERT(core->pins != NULL && index_count(core->pins) == core->pin_pool.used);
     free(totals.segments);

@@ -63,12 +63,13 @@ enum snow_status core_create(const struct core_options *options, const struct co
     core->sessions = calloc(LIMIT_SESSIONS, sizeof(*core->sessions));
     rng_init(&core->rng, siphash(&core->secret, "placement", 9));
     wheel_init(&core->wheel, CORE_TICK_NS, start->now_ns);
+    reuse_init(&core->reuse);
     core->room_timer.on_event = on_room_timer;
     init_pools(core);
     init_lists(core);
     if (core->sessions == NULL || index_create(&core->index) != SNOW_OK ||
         index_create(&core->pins) != SNOW_OK || index_create(&core->requests) != SNOW_OK ||
-        keys_create(&core->keys) != SNOW_OK) {
+        keys_create(&core->keys) != SNOW_OK || ghosts_init(&core->ghosts) != SNOW_OK) {
         core_destroy(core);
         return SNOW_NO_MEMORY;
     }
@@ -117,6 +118,7 @@ void core_destroy(struct core *core)
     index_destroy(core->pins);
     index_destroy(core->requests);
     keys_destroy(core->keys);
+    ghosts_deinit(&core->ghosts);
     free(core->sessions);
     free(core);
 }

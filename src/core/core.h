@@ -138,6 +138,9 @@ bool core_knows_node(struct core *core, uint64_t incarnation);
 /* True when every expected node's inventory is in, or the node is DEAD. */
 bool core_is_ready(const struct core *core);
 
+/* Name of an eviction policy (enum core_policy). */
+const char *core_policy_name(uint32_t policy);
+
 /* Counters and gauges of core_metrics.def, in its order. */
 void core_metrics(struct core *core, uint64_t *values);
 uint32_t core_metric_count(void);

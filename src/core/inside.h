@@ -86,6 +86,8 @@ void core_victim_return(struct core *core, uint32_t number);
 void core_victim_leave(struct core *core, uint32_t number);
 void core_victim_touch(struct core *core, uint32_t number, bool counts);
 uint32_t core_victim_next(struct core *core, struct segment *segment); /* 0: none */
+/* Evicts the unit for which this object stands, whole. */
+void core_victim_evict(struct core *core, uint32_t number);
 
 /* ---- apply.c: the only changes of durable state ---- */
 

@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 
-enum core_policy { CORE_POLICY_LRU, CORE_POLICY_FIFO };
+enum core_policy { CORE_POLICY_LRU, CORE_POLICY_FIFO, CORE_POLICY_RRC, CORE_POLICY_S3FIFO };
 enum core_placement { CORE_PLACEMENT_REQUEST, CORE_PLACEMENT_SPREAD };
 
 struct core_options {

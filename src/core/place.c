@@ -111,7 +111,7 @@ static uint64_t free_share(const struct segment *segment)
     return bytes / SPACE_GRANULE * 1000 / (segment->size / SPACE_GRANULE);
 }
 
-/* The better of two candidates: more free, or when both are nearly full, an older victim. */
+/* The better of two candidates: more free, or when both are nearly full, the better victim. */
 static struct segment *better(struct core *core, struct segment *a, struct segment *b)
 {
     uint64_t a_free = free_share(a);
@@ -124,11 +124,7 @@ static struct segment *better(struct core *core, struct segment *a, struct segme
 
     if (a_victim == 0 || b_victim == 0)
         return a_victim == 0 ? b : a;
-    uint32_t now = (uint32_t)core->touches;
-    uint32_t a_age = now - core_object(core, a_victim)->last_touch;
-    uint32_t b_age = now - core_object(core, b_victim)->last_touch;
-
-    return a_age >= b_age ? a : b;
+    return core->policy->before(core, b_victim, a_victim) ? b : a;
 }
 
 static struct segment *better_of_two(struct core *core, const struct choice *choice)

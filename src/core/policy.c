@@ -112,5 +112,19 @@ void policy_check(struct core *core, struct segment *segment)
 
 const struct policy_ops *policy_ops(uint32_t policy)
 {
-    return policy == CORE_POLICY_FIFO ? &policy_fifo : &policy_lru;
+    switch (policy) {
+    case CORE_POLICY_FIFO:
+        return &policy_fifo;
+    case CORE_POLICY_RRC:
+        return &policy_rrc;
+    case CORE_POLICY_S3FIFO:
+        return &policy_s3fifo;
+    default:
+        return &policy_lru;
+    }
+}
+
+const char *core_policy_name(uint32_t policy)
+{
+    return policy_ops(policy)->name;
 }

@@ -9,6 +9,8 @@
  *   V2  victim answers the object that goes first among those in lists, soft-pinned ones only
  *       when nothing else is there.
  *   V3  A policy looks at the number of touches (core->touches), never at the clock.
+ *   V4  What a policy orders are units: what eviction takes whole.  The record of an object that
+ *       stands for its unit is in the lists; core_victim_evict knows what else is of the unit.
  * The caller touches the objects of a request from the deepest to the first, so every policy sees
  * chains leaf first. */
 #ifndef CORE_POLICY_H
@@ -23,6 +25,7 @@ struct core;
 struct segment;
 
 #define POLICY_LISTS 32u /* lists a policy may use in each segment */
+#define POLICY_SCORE_MAX (UINT64_C(1) << 40)
 
 /* Ends of a list, by object number; 0: empty.  old: goes first. */
 struct victim_list {
@@ -43,18 +46,24 @@ struct policy_ops {
     void (*leave)(struct core *core, struct segment *segment, uint32_t object);
     /* Comes back after leave. */
     void (*come_back)(struct core *core, struct segment *segment, uint32_t object);
+    /* It is about to be evicted, out of no list yet.  NULL: the policy remembers nothing. */
+    void (*evicted)(struct core *core, uint32_t object);
     /* The next to go, still in its list; 0: none. */
     uint32_t (*victim)(struct core *core, struct segment *segment);
     /* The one that goes after that one, were that gone; 0: none, or it is not known. */
     uint32_t (*after)(struct core *core, struct segment *segment, uint32_t object);
+    /* Whether a goes before b, when room could be made by either (of any segments). */
+    bool (*before)(struct core *core, uint32_t a, uint32_t b);
     /* How much later than the next victim it would go: sums of it are compared, within one
-     * segment.  next: what victim answers, 0: none. */
+     * segment.  At most POLICY_SCORE_MAX.  next: what victim answers, 0: none. */
     uint64_t (*score)(struct core *core, uint32_t next, uint32_t object);
 };
 
-/* policy_lru.c, policy_fifo.c. */
+/* policy_<name>.c */
 extern const struct policy_ops policy_lru;
 extern const struct policy_ops policy_fifo;
+extern const struct policy_ops policy_rrc;
+extern const struct policy_ops policy_s3fifo;
 
 /* The table of a policy (enum core_policy of options.h). */
 const struct policy_ops *policy_ops(uint32_t policy);

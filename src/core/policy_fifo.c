@@ -67,12 +67,19 @@ static uint32_t fifo_after(struct core *core, struct segment *segment, uint32_t 
     return core_object(core, object)->next;
 }
 
+static bool fifo_before(struct core *core, uint32_t a, uint32_t b)
+{
+    return core_object(core, a)->gen < core_object(core, b)->gen;
+}
+
 static uint64_t fifo_score(struct core *core, uint32_t next, uint32_t object)
 {
     uint64_t gen = core_object(core, object)->gen;
     uint64_t first = next == 0 ? gen : core_object(core, next)->gen;
 
-    return gen > first ? gen - first : 0;
+    uint64_t later = gen > first ? gen - first : 0;
+
+    return later < POLICY_SCORE_MAX ? later : POLICY_SCORE_MAX;
 }
 
 const struct policy_ops policy_fifo = {
@@ -84,5 +91,6 @@ const struct policy_ops policy_fifo = {
     .come_back = fifo_come_back,
     .victim = fifo_victim,
     .after = fifo_after,
+    .before = fifo_before,
     .score = fifo_score,
 };

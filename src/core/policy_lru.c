@@ -41,6 +41,13 @@ static uint32_t lru_after(struct core *core, struct segment *segment, uint32_t o
     return core_object(core, object)->next;
 }
 
+static bool lru_before(struct core *core, uint32_t a, uint32_t b)
+{
+    uint32_t now = (uint32_t)core->touches;
+
+    return now - core_object(core, a)->last_touch > now - core_object(core, b)->last_touch;
+}
+
 static uint64_t lru_score(struct core *core, uint32_t next, uint32_t object)
 {
     return next == 0 ? 0
@@ -56,5 +63,6 @@ const struct policy_ops policy_lru = {
     .come_back = lru_insert,
     .victim = lru_victim,
     .after = lru_after,
+    .before = lru_before,
     .score = lru_score,
 };

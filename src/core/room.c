@@ -86,7 +86,7 @@ static bool evict(struct core *core, struct segment *segment, uint64_t bytes)
         if (core->evictions_left == 0)
             return true;
         core->evictions_left--;
-        core_close(core, victim, CLOSE_EVICTED);
+        core_victim_evict(core, victim);
     }
     return true;
 }

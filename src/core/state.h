@@ -12,9 +12,11 @@
 #include "base/rng.h"
 #include "base/wheel.h"
 #include "core/core.h"
+#include "core/ghosts.h"
 #include "core/index.h"
 #include "core/keys.h"
 #include "core/policy.h"
+#include "core/reuse.h"
 #include "core/space.h"
 
 #define CORE_TICK_NS (1 * NS_PER_MS)
@@ -38,6 +40,8 @@ enum object_state {
 #define OBJECT_HARD_PIN (1u << 3)
 #define OBJECT_LISTED (1u << 4) /* in a victim list */
 
+#define OBJECT_USES_MAX 15u
+
 #define OBJECT_SIZE_MASK ((UINT64_C(1) << 41) - 1)
 
 /* 48 bytes: the table of millions of them is what the master's memory is. */
@@ -46,15 +50,15 @@ struct object {
     uint64_t size : 41;  /* bytes */
     uint64_t state : 3;  /* enum object_state */
     uint64_t depth : 16; /* position along its chain, saturating; CORE_DEPTH_UNKNOWN */
-    uint64_t spare : 4;
-    uint32_t key;   /* reference in core->keys; 0 while part 0 is not known */
-    uint32_t place; /* slot of its one extent, or index of its struct spread */
+    uint64_t policy : 4; /* the policy's own */
+    uint32_t key;        /* reference in core->keys; 0 while part 0 is not known */
+    uint32_t place;      /* slot of its one extent, or index of its struct spread */
     uint32_t prev;
     uint32_t next;
     uint32_t last_touch; /* core->touches at its last use */
     uint16_t leases;     /* reads that hold it */
     uint16_t tenant;
-    uint16_t uses : 4;   /* saturating */
+    uint16_t uses : 4;   /* up to OBJECT_USES_MAX */
     uint16_t flags : 12; /* OBJECT_* */
     uint16_t segment;    /* of its first extent: the one in whose lists it stands */
     uint32_t guard;      /* until this tick of 10 ms a remove needs force; 0: none */
@@ -378,6 +382,8 @@ struct core {
     uint64_t next_counter; /* of generations */
     uint64_t secrets;      /* made for nodes so far */
     uint64_t touches;      /* time of the policies */
+    struct reuse reuse;    /* of policies that judge by classes */
+    struct ghosts ghosts;  /* of policies that remember what they evicted */
 
     uint64_t largest_recent; /* bytes of the largest recent object, decays */
     uint64_t free_bytes;     /* of all segments that may be given out */

@@ -64,7 +64,7 @@ void core_victim_touch(struct core *core, uint32_t number, bool counts)
         core->policy->touch_away(core, segment, number, counts);
     }
     object->last_touch = (uint32_t)core->touches;
-    if (counts && object->uses < 15)
+    if (counts && object->uses < OBJECT_USES_MAX)
         object->uses = (object->uses + 1u) & 15;
 }
 
@@ -73,4 +73,11 @@ uint32_t core_victim_next(struct core *core, struct segment *segment)
     uint32_t number = core->policy->victim(core, segment);
 
     return number != 0 ? number : segment->soft.old;
+}
+
+void core_victim_evict(struct core *core, uint32_t number)
+{
+    if (core->policy->evicted != NULL)
+        core->policy->evicted(core, number);
+    core_close(core, number, CLOSE_EVICTED);
 }

@@ -19,8 +19,10 @@
 #define SPLITS 16u /* a window for the whole object, else for this part of it */
 #define PIECE_MIN (64 * KIB)
 #define AGAIN_NS (10 * NS_PER_MS)
-#define SOFT_SCORE (UINT64_C(1) << 40) /* soft-pinned objects go last */
+#define SOFT_SCORE (POLICY_SCORE_MAX * 4 * SIDE) /* soft-pinned objects go last */
 #define BLOCKED UINT64_MAX
+
+_Static_assert(SOFT_SCORE <= BLOCKED / (2 * SIDE + 2), "a row of soft-pinned ones can be summed");
 
 struct neighbour {
     uint64_t start; /* bytes */
@@ -185,7 +187,7 @@ static void evict_window(struct core *core, struct segment *segment, const struc
         core_count(core, CORE_METRIC_widened_objects, 1);
         core_count(core, CORE_METRIC_widened_bytes, core_object_bytes(core, number));
         core->evictions_left -= core->evictions_left > 0;
-        core_close(core, number, CLOSE_EVICTED);
+        core_victim_evict(core, number);
     }
 }
 

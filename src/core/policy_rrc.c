@@ -1,0 +1,148 @@
+/* Reuse-rate classes: the unit goes whose reuse is to be expected latest.
+ *
+ * Idea.  One list a class (reuse.h) in LRU order; the victim is the one of the lists' old ends
+ *        that scores lowest.  Ties: older, less used, deeper.  Sizes do not enter: value is
+ *        proportional to bytes.  Units that were evicted are remembered (ghosts.h), twice as many
+ *        as the pool holds: one that is put again goes on with its count. */
+#include "core/policy.h"
+
+#include "core/inside.h"
+
+#define GHOSTS_PER_UNIT 2u
+#define SCORE_UNIT 1099511627776.0f /* 2^40: one reuse a touch */
+
+_Static_assert(REUSE_CLASSES <= POLICY_LISTS, "each class has its list");
+
+static uint32_t class_of(const struct object *object)
+{
+    return reuse_class(object->uses, object->depth);
+}
+
+static uint32_t age_of(const struct core *core, const struct object *object)
+{
+    return (uint32_t)core->touches - object->last_touch;
+}
+
+static uint64_t units_held(const struct core *core)
+{
+    return (uint64_t)core->readable + core->writing;
+}
+
+static void rrc_insert(struct core *core, struct segment *segment, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+    struct ghost ghost;
+
+    if (ghosts_count(&core->ghosts) > 0 &&
+        ghosts_take(&core->ghosts, core_object_hash(core, number), &ghost)) {
+        reuse_used(&core->reuse, ghost.class, (uint32_t)core->touches - ghost.last_touch);
+        object->uses = (ghost.uses < OBJECT_USES_MAX ? ghost.uses + 1u : OBJECT_USES_MAX) & 15;
+    }
+    reuse_entered(&core->reuse, class_of(object));
+    policy_push_young(core, &segment->lists[class_of(object)], number);
+}
+
+static void rrc_leave(struct core *core, struct segment *segment, uint32_t number)
+{
+    policy_unlink(core, &segment->lists[class_of(core_object(core, number))], number);
+}
+
+static void rrc_come_back(struct core *core, struct segment *segment, uint32_t number)
+{
+    policy_push_young(core, &segment->lists[class_of(core_object(core, number))], number);
+}
+
+/* The class of an object once it is used. */
+static uint32_t count_use(struct core *core, const struct object *object, bool counts)
+{
+    uint32_t class = reuse_class(object->uses + counts, object->depth);
+
+    if (counts) {
+        reuse_used(&core->reuse, class_of(object), age_of(core, object));
+        reuse_entered(&core->reuse, class);
+    }
+    return class;
+}
+
+static void rrc_touch(struct core *core, struct segment *segment, uint32_t number, bool counts)
+{
+    rrc_leave(core, segment, number);
+    policy_push_young(core, &segment->lists[count_use(core, core_object(core, number), counts)],
+                      number);
+}
+
+static void rrc_touch_away(struct core *core, struct segment *segment, uint32_t number, bool counts)
+{
+    (void)segment;
+    count_use(core, core_object(core, number), counts);
+}
+
+static void rrc_evicted(struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+    struct ghost ghost = {.last_touch = object->last_touch,
+                          .class = (uint16_t)class_of(object),
+                          .uses = (uint8_t)object->uses};
+
+    ghosts_add(&core->ghosts, core_object_hash(core, number), &ghost,
+               GHOSTS_PER_UNIT * units_held(core));
+}
+
+static float score_of(const struct core *core, const struct object *object)
+{
+    return reuse_score(&core->reuse, class_of(object), age_of(core, object));
+}
+
+static bool rrc_before(struct core *core, uint32_t a, uint32_t b)
+{
+    const struct object *left = core_object(core, a);
+    const struct object *right = core_object(core, b);
+    float left_score = score_of(core, left);
+    float right_score = score_of(core, right);
+
+    if (left_score < right_score || left_score > right_score)
+        return left_score < right_score;
+    if (left->last_touch != right->last_touch)
+        return age_of(core, left) > age_of(core, right);
+    return left->uses != right->uses ? left->uses < right->uses : left->depth > right->depth;
+}
+
+static uint32_t rrc_victim(struct core *core, struct segment *segment)
+{
+    uint32_t best = 0;
+
+    reuse_prepare(&core->reuse, core->touches, units_held(core));
+    for (uint32_t class = 0; class < REUSE_CLASSES; class ++) {
+        uint32_t tail = segment->lists[class].old;
+
+        if (tail != 0 && (best == 0 || rrc_before(core, tail, best)))
+            best = tail;
+    }
+    return best;
+}
+
+static uint32_t rrc_after(struct core *core, struct segment *segment, uint32_t number)
+{
+    (void)segment;
+    return core_object(core, number)->next;
+}
+
+static uint64_t rrc_score(struct core *core, uint32_t next, uint32_t number)
+{
+    (void)next;
+    return (uint64_t)(score_of(core, core_object(core, number)) * SCORE_UNIT);
+}
+
+const struct policy_ops policy_rrc = {
+    .name = "rrc",
+    .insert = rrc_insert,
+    .touch = rrc_touch,
+    .touch_away = rrc_touch_away,
+    .leave = rrc_leave,
+    .come_back = rrc_come_back,
+    .evicted = rrc_evicted,
+    .victim = rrc_victim,
+    .after = rrc_after,
+    .before = rrc_before,
+    .score = rrc_score,
+};
