@@ -21,55 +21,63 @@ static uint64_t load_le(const uint8_t *at, size_t size)
 {
     uint64_t value = 0;
 
-    for (size_t i = 0; i < size; i++)
-        value |= (uint64_t)at[i] << (8 * i);
+    memcpy(&value, at, size);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    value = __builtin_bswap64(value);
+#endif
     return value;
 }
 
-static uint64_t rotate_left(uint64_t value, int bits)
+static inline uint64_t rotate_left(uint64_t value, int bits)
 {
     return (value << bits) | (value >> (64 - bits));
 }
 
-static void sip_rounds(uint64_t v[4], int rounds)
+struct sip {
+    uint64_t a;
+    uint64_t b;
+    uint64_t c;
+    uint64_t d;
+};
+
+static inline struct sip sip_round(struct sip v)
 {
-    for (int i = 0; i < rounds; i++) {
-        v[0] += v[1];
-        v[1] = rotate_left(v[1], 13) ^ v[0];
-        v[0] = rotate_left(v[0], 32);
-        v[2] += v[3];
-        v[3] = rotate_left(v[3], 16) ^ v[2];
-        v[0] += v[3];
-        v[3] = rotate_left(v[3], 21) ^ v[0];
-        v[2] += v[1];
-        v[1] = rotate_left(v[1], 17) ^ v[2];
-        v[2] = rotate_left(v[2], 32);
-    }
+    v.a += v.b;
+    v.b = rotate_left(v.b, 13) ^ v.a;
+    v.a = rotate_left(v.a, 32);
+    v.c += v.d;
+    v.d = rotate_left(v.d, 16) ^ v.c;
+    v.a += v.d;
+    v.d = rotate_left(v.d, 21) ^ v.a;
+    v.c += v.b;
+    v.b = rotate_left(v.b, 17) ^ v.c;
+    v.c = rotate_left(v.c, 32);
+    return v;
+}
+
+static inline struct sip sip_word(struct sip v, uint64_t word)
+{
+    v.d ^= word;
+    v = sip_round(sip_round(v));
+    v.a ^= word;
+    return v;
 }
 
 uint64_t siphash(const struct hash128 *key, const void *data, size_t size)
 {
     const uint8_t *at = data;
     uint64_t last = (uint64_t)size << 56;
-    uint64_t v[4] = {key->low ^ UINT64_C(0x736f6d6570736575),
-                     key->high ^ UINT64_C(0x646f72616e646f6d),
-                     key->low ^ UINT64_C(0x6c7967656e657261),
-                     key->high ^ UINT64_C(0x7465646279746573)};
+    struct sip v = {.a = key->low ^ UINT64_C(0x736f6d6570736575),
+                    .b = key->high ^ UINT64_C(0x646f72616e646f6d),
+                    .c = key->low ^ UINT64_C(0x6c7967656e657261),
+                    .d = key->high ^ UINT64_C(0x7465646279746573)};
 
-    for (; size >= 8; size -= 8, at += 8) {
-        uint64_t word = load_le(at, 8);
-
-        v[3] ^= word;
-        sip_rounds(v, 2);
-        v[0] ^= word;
-    }
-    last |= load_le(at, size);
-    v[3] ^= last;
-    sip_rounds(v, 2);
-    v[0] ^= last;
-    v[2] ^= 0xff;
-    sip_rounds(v, 4);
-    return v[0] ^ v[1] ^ v[2] ^ v[3];
+    for (; size >= 8; size -= 8, at += 8)
+        v = sip_word(v, load_le(at, 8));
+    v = sip_word(v, last | load_le(at, size));
+    v.c ^= 0xff;
+    v = sip_round(sip_round(sip_round(sip_round(v))));
+    return v.a ^ v.b ^ v.c ^ v.d;
 }
 
 uint32_t crc32c(uint32_t before, const void *data, size_t size)
