@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SPIN_NS (30 * NS_PER_US) /* answers that come within it are waited for without sleeping */
+#define SPIN_NS (100 * NS_PER_US) /* answers that come within it are waited for without sleeping */
 
 static const struct snow_call no_call;
 

@@ -327,36 +327,43 @@ void index_remove(struct index *index, uint64_t hash, uint32_t object)
         merge_one(index);
 }
 
+/* Bit i: entry i has the tag.  Without branches: where the entry stands is random. */
+static uint32_t matching(const struct index_bucket *bucket, uint32_t tag)
+{
+    uint32_t mask = 0;
+
+    for (uint32_t i = 0; i < BUCKET_ENTRIES; i++)
+        mask |= (uint32_t)(bucket->entries[i].tag == tag) << i;
+    return mask;
+}
+
 uint32_t index_first(const struct index *index, uint64_t hash, struct index_cursor *cursor)
 {
     uint32_t tag = tag_of(hash);
+    const struct index_bucket *bucket = bucket_at(index, address(index, tag));
 
-    *cursor = (struct index_cursor){.index = index,
-                                    .bucket = bucket_at(index, address(index, tag)),
-                                    .tag = tag};
+    *cursor = (struct index_cursor){
+        .index = index, .bucket = bucket, .tag = tag, .matching = matching(bucket, tag)};
     return index_next(cursor);
 }
 
 uint32_t index_next(struct index_cursor *cursor)
 {
-    const struct index_bucket *bucket = cursor->bucket;
-    uint32_t i = cursor->position;
+    for (;;) {
+        const struct index_bucket *bucket = cursor->bucket;
 
-    while (i < BUCKET_ENTRIES) {
-        const struct index_entry *entry = &bucket->entries[i++];
+        while (cursor->matching != 0) {
+            const struct index_entry *entry = &bucket->entries[__builtin_ctz(cursor->matching)];
 
-        if (is_link(entry)) {
-            bucket = line_at(cursor->index, entry->object);
-            i = 0;
-        } else if (entry->tag == cursor->tag && entry->object != 0) {
-            cursor->bucket = bucket;
-            cursor->position = i;
-            return entry->object;
+            cursor->matching &= cursor->matching - 1;
+            if (entry->object != 0 && !is_link(entry))
+                return entry->object;
         }
+        if (!is_link(&bucket->entries[LAST]))
+            return 0;
+        cursor->bucket = line_at(cursor->index, bucket->entries[LAST].object);
+        cursor->matching = matching(cursor->bucket, cursor->tag);
     }
-    cursor->bucket = bucket;
-    cursor->position = BUCKET_ENTRIES;
-    return 0;
 }
 
 void index_touch(const struct index *index, uint64_t hash)

@@ -36,7 +36,7 @@ struct index_cursor {
     const struct index *index;
     const struct index_bucket *bucket; /* where the walk stands */
     uint32_t tag;                      /* of the hash */
-    uint32_t position;                 /* entry to look at next */
+    uint32_t matching;                 /* bits of its entries to look at next */
 };
 uint32_t index_first(const struct index *index, uint64_t hash, struct index_cursor *cursor);
 uint32_t index_next(struct index_cursor *cursor);

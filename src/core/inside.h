@@ -8,11 +8,14 @@
 struct key_hash {
     struct bytes key;
     uint64_t hash; /* hash_key(CORE_TENANT, key).low */
+    uint64_t high; /* its other half; 0 where `hash` is no key's */
 };
 
 static inline struct key_hash core_key_hash(struct bytes key)
 {
-    return (struct key_hash){.key = key, .hash = hash_key(CORE_TENANT, key).low};
+    struct hash128 hash = hash_key(CORE_TENANT, key);
+
+    return (struct key_hash){.key = key, .hash = hash.low, .high = hash.high};
 }
 
 /* What a part counts for: its bytes rounded as an extent is, whatever its segment gave it. */
@@ -46,9 +49,13 @@ uint32_t core_object_first(const struct core *core, struct bytes key, uint64_t h
 uint32_t core_object_next(struct object_cursor *cursor);
 uint32_t core_object_find(const struct core *core, struct bytes key, uint64_t hash,
                           enum object_state state);
-/* The version of this generation; of two records of it the one that is not CLOSING. */
-uint32_t core_object_find_gen(const struct core *core, struct bytes key, uint64_t hash,
-                              uint64_t gen);
+/* The same, from where cursor->at stands: number is what its index_first said. */
+uint32_t core_object_find_from(struct object_cursor *cursor, uint32_t number,
+                               enum object_state state);
+/* The version of this generation; of two records of it the one that is not CLOSING.  *readable (may
+ * be NULL): the READABLE record of the key. */
+uint32_t core_object_find_gen(const struct core *core, const struct key_hash *key, uint64_t gen,
+                              uint32_t *readable);
 
 /* Its parts; set_parts copies.  One part of one replica costs no side record. */
 uint32_t core_part_count(const struct core *core, uint32_t number);
@@ -237,8 +244,8 @@ void core_read_free(struct core *core, struct read *read);
 void core_holds_free(struct core *core, struct session *session);
 uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes);
 /* Places of all parts of an open write, sealed for writing. */
-void core_grant_places(struct core *core, uint32_t number, struct wire_place **places,
-                       uint32_t *count);
+void core_grant_places(struct core *core, uint32_t number, const struct hash128 *key,
+                       struct wire_place **places, uint32_t *count);
 /* Ticks in which guards are counted. */
 static inline uint64_t core_guard_tick(const struct core *core, uint64_t at_ns)
 {

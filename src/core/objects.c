@@ -145,30 +145,39 @@ uint32_t core_object_next(struct object_cursor *cursor)
 uint32_t core_object_find(const struct core *core, struct bytes key, uint64_t hash,
                           enum object_state state)
 {
-    struct object_cursor cursor;
-    uint32_t number = core_object_first(core, key, hash, &cursor);
+    struct object_cursor cursor = {.core = core, .key = key};
 
-    while (number != 0 && core_object(core, number)->state != state)
-        number = core_object_next(&cursor);
+    return core_object_find_from(&cursor, index_first(core->index, hash, &cursor.at), state);
+}
+
+uint32_t core_object_find_from(struct object_cursor *cursor, uint32_t number,
+                               enum object_state state)
+{
+    number = match_from(cursor, number);
+    while (number != 0 && core_object(cursor->core, number)->state != state)
+        number = core_object_next(cursor);
     return number;
 }
 
-uint32_t core_object_find_gen(const struct core *core, struct bytes key, uint64_t hash,
-                              uint64_t gen)
+uint32_t core_object_find_gen(const struct core *core, const struct key_hash *key, uint64_t gen,
+                              uint32_t *readable)
 {
     struct object_cursor cursor;
-    uint32_t number = core_object_first(core, key, hash, &cursor);
-    uint32_t closing = 0;
+    uint32_t number = core_object_first(core, key->key, key->hash, &cursor);
+    uint32_t found[2] = {0, 0}; /* CLOSING, and not */
+    uint32_t value = 0;
 
     for (; number != 0; number = core_object_next(&cursor)) {
         const struct object *object = core_object(core, number);
 
-        if (object->gen == gen && object->state != OBJECT_CLOSING)
-            return number;
         if (object->gen == gen)
-            closing = number;
+            found[object->state != OBJECT_CLOSING] = number;
+        if (object->state == OBJECT_READABLE)
+            value = number;
     }
-    return closing;
+    if (readable != NULL)
+        *readable = value;
+    return found[1] != 0 ? found[1] : found[0];
 }
 
 /* ---- parts ---- */

@@ -266,9 +266,11 @@ static uint32_t take_lease(struct core *core, struct read *read, uint32_t first)
 
 /* ---- places ---- */
 
-static void fill_place(const struct core *core, const struct object *object, uint32_t number,
-                       const struct part *part, bool write, struct wire_place *place)
+/* key: of a grant to write, the hash of the object's; NULL: of a location. */
+static void fill_place(const struct core *core, uint32_t number, const struct part *part,
+                       const struct hash128 *key, struct wire_place *place)
 {
+    const struct object *object = core_object(core, number);
     const struct segment *segment = core->segments[part->segment];
     const struct node *node = core->nodes[segment->node];
     struct grant_fields fields = {.segment = segment->on_node,
@@ -295,13 +297,13 @@ static void fill_place(const struct core *core, const struct object *object, uin
     place->parts = fields.parts;
     place->replica = fields.replica;
     place->key_id = node->key_id;
-    if (write) {
+    if (key != NULL) {
         uint8_t pin = core_write_of(core, number)->pin;
 
         fields.flags |= pin == WIRE_PIN_SOFT   ? WIRE_SLOT_SOFT_PIN
                         : pin == WIRE_PIN_HARD ? WIRE_SLOT_HARD_PIN
                                                : 0;
-        fields.key = hash_key(CORE_TENANT, core_object_key(core, number));
+        fields.key = *key;
         place->mac = grant_write_mac(&node->secret, &fields);
     } else {
         place->mac = grant_read_mac(&node->secret, &fields);
@@ -322,10 +324,9 @@ static uint16_t replicas_with(const struct core *core, uint32_t number, enum acc
     return mask;
 }
 
-static uint32_t fill_replicas(const struct core *core, uint32_t number, uint16_t mask, bool write,
-                              struct wire_place *list)
+static uint32_t fill_replicas(const struct core *core, uint32_t number, uint16_t mask,
+                              const struct hash128 *key, struct wire_place *list)
 {
-    const struct object *object = core_object(core, number);
     uint32_t part_count = core_part_count(core, number);
     uint32_t at = 0;
 
@@ -333,16 +334,16 @@ static uint32_t fill_replicas(const struct core *core, uint32_t number, uint16_t
         struct part part = core_part_at(core, number, i);
 
         if (part.present && (mask >> part.replica & 1))
-            fill_place(core, object, number, &part, write, &list[at++]);
+            fill_place(core, number, &part, key, &list[at++]);
     }
     return at;
 }
 
-void core_grant_places(struct core *core, uint32_t number, struct wire_place **places,
-                       uint32_t *count)
+void core_grant_places(struct core *core, uint32_t number, const struct hash128 *key,
+                       struct wire_place **places, uint32_t *count)
 {
     *places = core_out(core, core_part_count(core, number), sizeof(**places));
-    *count = fill_replicas(core, number, UINT16_MAX, true, *places);
+    *count = fill_replicas(core, number, UINT16_MAX, key, *places);
 }
 
 /* Places of whole replicas, reachable ones first; of one replica only when the reply has no room
@@ -361,10 +362,10 @@ static void read_places(struct core *core, uint32_t number, uint32_t max, struct
         alive = (uint16_t)(alive & -alive);
         suspect = 0;
     }
-    found->places_count = fill_replicas(core, number, alive, false, found->places);
+    found->places_count = fill_replicas(core, number, alive, NULL, found->places);
     if (suspect != 0)
         found->places_count +=
-            fill_replicas(core, number, suspect, false, &found->places[found->places_count]);
+            fill_replicas(core, number, suspect, NULL, &found->places[found->places_count]);
 }
 
 /* ---- look-ups ---- */
@@ -377,18 +378,25 @@ static uint32_t found_flags(const struct object *object)
            (object->leases > 0 ? WIRE_FOUND_LEASED : 0);
 }
 
+/* A key on its way to its object. */
+struct sought {
+    struct object_cursor cursor;
+    uint32_t number; /* the first record that may be of the key; 0: none */
+};
+
 /* The object of a key that a reader may have now; 0: none, *status says why. */
-static uint32_t readable_for(struct core *core, struct bytes key, uint64_t hash, uint32_t flags,
+static uint32_t readable_for(struct core *core, struct sought *sought, uint32_t flags,
                              enum snow_status *status, uint32_t *why)
 {
+    size_t size = sought->cursor.key.size;
     uint32_t number;
 
-    if (key.size == 0 || key.size > LIMIT_KEY_SIZE) {
+    if (size == 0 || size > LIMIT_KEY_SIZE) {
         *status = SNOW_INVALID;
         core_count(core, CORE_METRIC_bad_requests, 1);
         return 0;
     }
-    number = core_object_find(core, key, hash, OBJECT_READABLE);
+    number = core_object_find_from(&sought->cursor, sought->number, OBJECT_READABLE);
     *status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
     if (number == 0)
         return 0;
@@ -433,12 +441,11 @@ _Static_assert(CORE_REPLY_BYTES + CORE_ROW_BYTES + LIMIT_EXTENTS * CORE_PLACE_BY
                "and one object alone always does");
 
 /* Answers one key; returns its object, or 0. */
-static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup, uint32_t index,
-                        uint64_t hash, int64_t *spare, struct wire_found *found)
+static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
+                        struct sought *sought, int64_t *spare, struct wire_found *found)
 {
     enum snow_status status;
-    uint32_t number =
-        readable_for(core, lookup->keys[index].key, hash, lookup->flags, &status, &found->flags);
+    uint32_t number = readable_for(core, sought, lookup->flags, &status, &found->flags);
 
     found->status = (int32_t)status;
     if (status == SNOW_UNKNOWN)
@@ -523,28 +530,32 @@ static void touch_found(struct core *core, const struct wire_lookup_req *lookup,
 }
 
 /* A look-up is three cache misses, one after the other: bucket, record, key (and the extent).
- * Those of a group of keys overlap: each stage is done for all of them before the next. */
-static void touch_group(const struct core *core, const struct wire_lookup_req *lookup,
-                        uint32_t first, uint32_t end, uint64_t *hashes, uint32_t *numbers)
+ * Those of a group of keys overlap: each stage is done for all of them before the next, and apart
+ * from the work between, so that as many loads as can be are under way. */
+static void seek_group(const struct core *core, const struct wire_lookup_req *lookup,
+                       uint32_t first, uint32_t count, struct sought *group)
 {
-    struct index_cursor cursor;
+    uint64_t hashes[GROUP];
 
-    for (uint32_t i = first; i < end; i++)
-        hashes[i] = hash_key(CORE_TENANT, lookup->keys[i].key).low;
-    for (uint32_t i = first; i < end; i++)
-        index_touch(core->index, hashes[i]);
-    for (uint32_t i = first; i < end; i++)
-        numbers[i] = index_first(core->index, hashes[i], &cursor);
-    for (uint32_t i = first; i < end; i++) {
-        if (numbers[i] == 0)
-            continue;
-        cache_touch(core_object(core, numbers[i]));
-        cache_touch(&core_object(core, numbers[i])->guard); /* it may lie in two lines */
+    for (uint32_t i = 0; i < count; i++) {
+        group[i].cursor.core = core;
+        group[i].cursor.key = lookup->keys[first + i].key;
+        hashes[i] = hash_key(CORE_TENANT, group[i].cursor.key).low;
     }
-    for (uint32_t i = first; i < end; i++) {
-        if (numbers[i] == 0)
+    for (uint32_t i = 0; i < count; i++)
+        index_touch(core->index, hashes[i]);
+    for (uint32_t i = 0; i < count; i++)
+        group[i].number = index_first(core->index, hashes[i], &group[i].cursor.at);
+    for (uint32_t i = 0; i < count; i++) {
+        if (group[i].number == 0)
             continue;
-        const struct object *object = core_object(core, numbers[i]);
+        cache_touch(core_object(core, group[i].number));
+        cache_touch(&core_object(core, group[i].number)->guard); /* it may lie in two lines */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (group[i].number == 0)
+            continue;
+        const struct object *object = core_object(core, group[i].number);
 
         if (object->key != 0)
             keys_touch(core->keys, object->key);
@@ -559,17 +570,17 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
     const struct wire_lookup_req *lookup = input->message;
     struct wire_lookup_rep *reply = core_out(core, 1, sizeof(*reply));
     uint32_t *numbers = core_out(core, lookup->keys_count, sizeof(*numbers));
-    uint64_t *hashes = core_out(core, lookup->keys_count, sizeof(*hashes));
+    struct sought group[GROUP];
     int64_t spare = spare_places(lookup->keys_count);
 
     reply->items = core_out(core, lookup->keys_count, sizeof(*reply->items));
     reply->items_count = lookup->keys_count;
     for (uint32_t i = 0; i < lookup->keys_count; i++) {
+        uint32_t left = lookup->keys_count - i;
+
         if (i % GROUP == 0)
-            touch_group(core, lookup, i,
-                        i + GROUP < lookup->keys_count ? i + GROUP : lookup->keys_count, hashes,
-                        numbers);
-        numbers[i] = look_up(core, lookup, i, hashes[i], &spare, &reply->items[i]);
+            seek_group(core, lookup, i, left < GROUP ? left : GROUP, group);
+        numbers[i] = look_up(core, lookup, &group[i % GROUP], &spare, &reply->items[i]);
     }
     if (spare < 0) { /* objects of very many parts: the client asks for fewer at a time */
         core_fail(core, input->token, WIRE_lookup, SNOW_LIMIT);

@@ -31,12 +31,13 @@ struct write *core_write_of(const struct core *core, uint32_t object)
 /* ---- grants ---- */
 
 static void answer_with_grant(struct core *core, struct request *request, uint32_t item,
-                              uint32_t number)
+                              const struct key_hash *key, uint32_t number)
 {
     struct wire_put_grant *grant = core_answer_grant(core, request, item, SNOW_OK);
+    struct hash128 hash = {.low = key->hash, .high = key->high};
 
     grant->gen = core_object(core, number)->gen;
-    core_grant_places(core, number, &grant->places, &grant->places_count);
+    core_grant_places(core, number, &hash, &grant->places, &grant->places_count);
 }
 
 static void on_grant_end(struct wheel_timer *timer, void *owner)
@@ -136,15 +137,15 @@ static void note_size(struct core *core, uint64_t size)
         core->largest_recent = size;
 }
 
-/* Makes the record and answers with the grant.  NO_SPACE: no room now. */
+/* Makes the record and answers with the grant.  beside: a value of the key is there.  NO_SPACE: no
+ * room now. */
 static enum snow_status grant_item(struct core *core, struct request *request, uint32_t index,
-                                   struct key_hash key)
+                                   const struct key_hash *key, bool beside)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
-    bool beside = core_object_find(core, key.key, key.hash, OBJECT_READABLE) != 0;
     uint32_t write_number;
-    uint32_t number = core_object_create(core, key.key, key.hash);
+    uint32_t number = core_object_create(core, key->key, key->hash);
 
     if (number == 0)
         return SNOW_NO_MEMORY;
@@ -164,7 +165,7 @@ static enum snow_status grant_item(struct core *core, struct request *request, u
         object_flag(object, OBJECT_REPLACED);
     note_size(core, item->size);
     open_write(core, request, index, number, write_number);
-    answer_with_grant(core, request, index, number);
+    answer_with_grant(core, request, index, key, number);
     return SNOW_OK;
 }
 
@@ -197,28 +198,31 @@ static void wait_for_writer(struct core *core, struct request *request, uint32_t
 }
 
 /* What the records of its key mean for a put: answered or waiting (true), or it needs a grant
- * (false). */
+ * (false; *beside tells whether a value is there). */
 static bool settle_with_others(struct core *core, struct request *request, uint32_t index,
-                               struct key_hash key)
+                               const struct key_hash *key, bool *beside)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
     struct object_cursor cursor;
-    uint32_t number = core_object_first(core, key.key, key.hash, &cursor);
+    uint32_t number = core_object_first(core, key->key, key->hash, &cursor);
     uint32_t readable = 0;
     uint32_t writing = 0;
 
+    *beside = false;
     for (; number != 0; number = core_object_next(&cursor)) {
         const struct object *object = core_object(core, number);
 
-        if (object->state == OBJECT_READABLE && core_object_access(core, number) == ACCESS_NOW) {
-            readable = number;
+        if (object->state == OBJECT_READABLE) {
+            *beside = true;
+            if (core_object_access(core, number) == ACCESS_NOW)
+                readable = number;
         } else if (object->state == OBJECT_WRITING) {
             const struct write *write = core_write_of(core, number);
 
             if (write->session == request->session && write->operation == put->operation &&
                 write->item == put->position + index && object->size == item->size) {
-                answer_with_grant(core, request, index, number); /* asked again */
+                answer_with_grant(core, request, index, key, number); /* asked again */
                 return true;
             }
             writing = number;
@@ -242,16 +246,15 @@ static bool settle_with_others(struct core *core, struct request *request, uint3
 
 /* NO_SPACE: it is not answered, it has to wait. */
 static enum snow_status answer_item(struct core *core, struct request *request, uint32_t index,
-                                    bool queue_first)
+                                    const struct key_hash *key, bool queue_first)
 {
-    const struct wire_put_start_req *put = request->message;
-    struct key_hash key = core_key_hash(put->items[index].key);
+    bool beside;
 
-    if (settle_with_others(core, request, index, key))
+    if (settle_with_others(core, request, index, key, &beside))
         return SNOW_OK;
     if (queue_first && !list_is_empty(&core->room))
         return SNOW_NO_SPACE;
-    enum snow_status status = grant_item(core, request, index, key);
+    enum snow_status status = grant_item(core, request, index, key, beside);
 
     if (status == SNOW_OK || status == SNOW_NO_SPACE)
         return status;
@@ -262,34 +265,48 @@ static enum snow_status answer_item(struct core *core, struct request *request, 
     return SNOW_OK;
 }
 
+static struct key_hash hash_of(const struct request *request, uint32_t index)
+{
+    const struct wire_put_start_req *put = request->message;
+
+    return core_key_hash(put->items[index].key);
+}
+
+static void put_item(struct core *core, struct request *request, uint32_t index,
+                     const struct key_hash *key)
+{
+    if (answer_item(core, request, index, key, true) == SNOW_NO_SPACE)
+        core_room_wait(core, request, index);
+}
+
 void core_put_item(struct core *core, struct request *request, uint32_t index)
 {
-    if (answer_item(core, request, index, true) == SNOW_NO_SPACE)
-        core_room_wait(core, request, index);
+    struct key_hash key = hash_of(request, index);
+
+    put_item(core, request, index, &key);
 }
 
 bool core_room_try(struct core *core, struct request *request, uint32_t index)
 {
-    return answer_item(core, request, index, false) == SNOW_OK;
+    struct key_hash key = hash_of(request, index);
+
+    return answer_item(core, request, index, &key, false) == SNOW_OK;
 }
 
 /* Existing objects count as put: touched as new ones would be, deepest first.  This is the first
  * look at their buckets. */
-static void touch_existing(struct core *core, const struct wire_put_start_req *put)
+static void touch_existing(struct core *core, const struct wire_put_start_req *put,
+                           const struct key_hash *keys)
 {
-    uint64_t *hashes = core_out(core, put->items_count, sizeof(*hashes));
-
     for (uint32_t i = 0; i < put->items_count; i++)
-        hashes[i] = hash_key(CORE_TENANT, put->items[i].key).low;
-    for (uint32_t i = 0; i < put->items_count; i++)
-        index_touch(core->index, hashes[i]);
+        index_touch(core->index, keys[i].hash);
     for (uint32_t i = put->items_count; i-- > 0;) {
         const struct wire_put_item *item = &put->items[i];
         uint32_t number;
 
         if (item->flags & WIRE_PUT_REPLACE || item->key.size == 0)
             continue;
-        number = core_object_find(core, item->key, hashes[i], OBJECT_READABLE);
+        number = core_object_find(core, item->key, keys[i].hash, OBJECT_READABLE);
         if (number != 0)
             core_victim_touch(core, number, true);
     }
@@ -302,8 +319,12 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
 
     if (request == NULL)
         return;
+    struct key_hash *keys = core_out(core, put->items_count, sizeof(*keys));
+
+    for (uint32_t i = 0; i < put->items_count; i++)
+        keys[i] = core_key_hash(put->items[i].key);
     request->wait_ns = (uint64_t)put->wait_ms * NS_PER_MS;
-    touch_existing(core, put);
+    touch_existing(core, put, keys);
     for (uint32_t i = 0; i < put->items_count; i++) {
         const struct wire_put_item *item = &put->items[i];
 
@@ -314,7 +335,7 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
             core_answer_grant(core, request, i, SNOW_LIMIT)->reason =
                 bytes_of_string("object larger than the limit");
         else
-            core_put_item(core, request, i);
+            put_item(core, request, i, &keys[i]);
     }
 }
 
@@ -370,6 +391,11 @@ static void replica_masks(const struct core *core, uint32_t number, uint16_t *gr
     uint32_t count = core_part_count(core, number);
     enum access accesses[LIMIT_REPLICAS];
 
+    if ((core_object(core, number)->flags & OBJECT_SPREAD) == 0) {
+        *granted = (uint16_t)count;
+        *held = core_object_access(core, number) != ACCESS_NONE;
+        return;
+    }
     *granted = 0;
     *held = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -381,11 +407,11 @@ static void replica_masks(const struct core *core, uint32_t number, uint16_t *gr
     }
 }
 
-/* The write is a value now, or it came second in the cluster's order: a younger one is there. */
-static void publish(struct core *core, uint32_t number, struct key_hash key)
+/* The write is a value now, or it came second in the cluster's order: a younger one is there.  old:
+ * the value of the key; 0: none. */
+static void publish(struct core *core, uint32_t number, uint32_t old)
 {
     struct object *object = core_object(core, number);
-    uint32_t old = core_object_find(core, key.key, key.hash, OBJECT_READABLE);
     uint8_t pin = core_write_of(core, number)->pin;
     uint32_t pin_ms = core_write_of(core, number)->pin_ms;
     struct list waiters;
@@ -446,7 +472,8 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
     const struct wire_put_end_req *end = request->message;
     const struct wire_written *item = &end->items[index];
     struct key_hash key = core_key_hash(item->key);
-    uint32_t number = core_object_find_gen(core, key.key, key.hash, item->gen);
+    uint32_t old;
+    uint32_t number = core_object_find_gen(core, &key, item->gen, &old);
     uint32_t shortfall = 0;
     enum snow_status status = SNOW_OK;
     enum object_state state = number == 0 ? OBJECT_ABSENT : core_object(core, number)->state;
@@ -466,7 +493,7 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
     bool replaces = (core_object(core, number)->flags & OBJECT_REPLACED) != 0;
 
     if (state == OBJECT_WRITING)
-        publish(core, number, key);
+        publish(core, number, old);
     /* Asked again it is READABLE already; what it replaced may still be on its way out, or lie on a
      * node that is still missing. */
     if (replaces)
@@ -522,7 +549,7 @@ void core_put_renew(struct core *core, const struct core_input *input, uint32_t 
     for (uint32_t i = 0; i < renew->items_count; i++) {
         const struct wire_key_gen *item = &renew->items[i];
         struct key_hash key = core_key_hash(item->key);
-        uint32_t number = core_object_find_gen(core, key.key, key.hash, item->gen);
+        uint32_t number = core_object_find_gen(core, &key, item->gen, NULL);
 
         core_answer_status(core, request, i, renew_write(core, number, session, until_ns), 0, 0);
     }
@@ -533,7 +560,7 @@ static void abort_item(struct core *core, struct request *request, uint32_t inde
     const struct wire_put_abort_req *abort = request->message;
     const struct wire_key_gen *item = &abort->items[index];
     struct key_hash key = core_key_hash(item->key);
-    uint32_t number = core_object_find_gen(core, key.key, key.hash, item->gen);
+    uint32_t number = core_object_find_gen(core, &key, item->gen, NULL);
     enum object_state state = number == 0 ? OBJECT_ABSENT : core_object(core, number)->state;
 
     if (state != OBJECT_WRITING && state != OBJECT_CLOSING) {
