@@ -124,6 +124,39 @@ uint64_t core_memory(const struct core *core)
            core->read_entries * sizeof(struct read_entry);
 }
 
+/* A silent node may return with all it holds, so the core keeps it; but neither its room nor its
+ * bytes are of use now. */
+static void tell_silent(const struct core *core, const struct node *node, uint64_t *values)
+{
+    for (uint32_t i = 0; i < node->segment_count; i++) {
+        const struct segment *segment = core->segments[node->first_segment + i];
+
+        if (space_is_recovering(segment->space))
+            continue;
+        uint64_t ready = space_size(segment->space);
+        uint64_t free_bytes = space_free_bytes(segment->space);
+
+        values[CORE_METRIC_pool_bytes] -= segment->size;
+        values[CORE_METRIC_ready_bytes] -= ready;
+        values[CORE_METRIC_free_bytes] -= free_bytes;
+        values[CORE_METRIC_used_bytes] -= ready - free_bytes;
+        values[CORE_METRIC_closing_bytes] -= segment->closing_bytes;
+        values[CORE_METRIC_silent_bytes] += ready - free_bytes;
+    }
+}
+
+static void tell_nodes(const struct core *core, uint64_t *values)
+{
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        const struct node *node = core->nodes[i];
+
+        values[CORE_METRIC_nodes_alive] += node->state == NODE_ALIVE;
+        values[CORE_METRIC_nodes_suspect] += node->state == NODE_SUSPECT;
+        if (node->state == NODE_SUSPECT)
+            tell_silent(core, node, values);
+    }
+}
+
 void core_metrics(struct core *core, uint64_t *values)
 {
     for (uint32_t i = 0; i < CORE_METRIC_COUNT; i++)
@@ -139,10 +172,7 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_leased_bytes] = core->leased_bytes;
     values[CORE_METRIC_hard_pinned_bytes] = core->hard_pinned_bytes;
     values[CORE_METRIC_sessions] = core->sessions_open;
-    for (uint32_t i = 0; i < core->node_count; i++) {
-        values[CORE_METRIC_nodes_alive] += core->nodes[i]->state == NODE_ALIVE;
-        values[CORE_METRIC_nodes_suspect] += core->nodes[i]->state == NODE_SUSPECT;
-    }
+    tell_nodes(core, values);
     values[CORE_METRIC_nodes_missing] = core->missing;
     values[CORE_METRIC_waiters] = core->waiters;
     values[CORE_METRIC_memory_bytes] = core_memory(core);

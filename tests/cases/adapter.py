@@ -50,7 +50,7 @@ MISS, YES, NO, BUSY = Answer("MISS"), Answer("YES"), Answer("NO"), Answer("BUSY"
 
 # Counters that tell bytes of the present.
 BYTES_NOW = ("pool_bytes", "ready_bytes", "used_bytes", "free_bytes", "closing_bytes",
-             "leased_bytes", "hard_pinned_bytes")
+             "silent_bytes", "leased_bytes", "hard_pinned_bytes")
 
 
 class Stats(typing.NamedTuple):
@@ -61,14 +61,15 @@ class Stats(typing.NamedTuple):
 
 
 class Accounts(typing.NamedTuple):
-    """What has to add up.  Bytes; `writing`: open writes; `node_used`, `sizes`: of each node, of
-    each object."""
+    """What has to add up.  Bytes; `silent`: of nodes that are out of reach and may return;
+    `writing`: open writes; `node_used`, `sizes`: of each other node, of each object."""
 
     capacity: int
     ready: int
     used: int
     free: int
     closing: int
+    silent: int
     writing: int
     keys: int
     node_used: list
@@ -170,8 +171,9 @@ class Client:
     def accounts(self):
         told = self.counters()
         return Accounts(told["pool_bytes"], told["ready_bytes"], told["used_bytes"],
-                        told["free_bytes"], told["closing_bytes"], told["objects_writing"],
-                        told["objects"], [node["used"] for node in self.store.nodes()],
+                        told["free_bytes"], told["closing_bytes"], told["silent_bytes"],
+                        told["objects_writing"], told["objects"],
+                        [node["used"] for node in self.store.nodes() if node["state"] == "alive"],
                         [size for _, size in self.store.list()])
 
     def keys_on(self, node, size):

@@ -79,7 +79,16 @@ static void test_suspect(void **state)
     world_run(world, 200 * NS_PER_MS);
     assert_int_equal(lookup_status(world, small.session, "a"), SNOW_NOT_FOUND);
     assert_int_equal(world_metric(world, "nodes_suspect"), 1);
+    /* Its room is nobody's meanwhile, its bytes are told apart. */
+    assert_int_equal(world_metric(world, "pool_bytes"), 0);
+    assert_int_equal(world_metric(world, "ready_bytes"), 0);
+    assert_int_equal(world_metric(world, "used_bytes"), 0);
+    assert_int_equal(world_metric(world, "free_bytes"), 0);
+    assert_int_equal(world_metric(world, "silent_bytes"), 256);
     assert_true(node_beat(world, small.node));
+    assert_int_equal(world_metric(world, "pool_bytes"), MIB);
+    assert_int_equal(world_metric(world, "used_bytes"), 256);
+    assert_int_equal(world_metric(world, "silent_bytes"), 0);
     assert_int_equal(lookup(world, small.session, "a")->gen, gen);
     /* Two reports of clients. */
     struct wire_report_peer_msg report = {.node = (uint32_t)small.node->number};
