@@ -38,11 +38,14 @@ static void on_signal(struct env_signals *signals, int number)
     env_timer_arm(service->loop, &service->timer, 0);
 }
 
-/* Transfers under way may end, for a while. */
+/* Transfers under way may end, for a while; then the master is told. */
 static bool is_drained(const struct service *service)
 {
-    return service->node == NULL || node_is_idle(service->node) ||
-           env_now_ns(service->cli->env) >= service->stop_by_ns;
+    if (service->node == NULL || env_now_ns(service->cli->env) >= service->stop_by_ns)
+        return true;
+    if (node_is_idle(service->node))
+        node_leave(service->node);
+    return node_has_left(service->node);
 }
 
 static void on_check(struct env_timer *timer)

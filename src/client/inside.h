@@ -134,7 +134,8 @@ bool client_places_check(const struct wire_place *places, uint32_t count, uint64
 
 enum snow_status client_put_check(const struct snow_put *item, struct client_buffers *buffers);
 struct wire_put_item client_put_wire(const struct snow_put *item);
-uint16_t client_put_slot_flags(const struct snow_put *item);
+/* That the slots of this grant store. */
+uint16_t client_put_slot_flags(const struct snow_put *item, const struct wire_put_grant *grant);
 /* Until when an operation of that deadline waits for room or another writer. */
 uint64_t client_put_wait_until(struct client *client, const struct snow_call *call,
                                uint64_t deadline_ns);

@@ -315,9 +315,10 @@ static void on_moved(struct client_moves *moves)
     settle(list_entry(moves, struct client_put_op, moves));
 }
 
-uint16_t client_put_slot_flags(const struct snow_put *item)
+uint16_t client_put_slot_flags(const struct snow_put *item, const struct wire_put_grant *grant)
 {
-    return (uint16_t)((item->replace ? WIRE_SLOT_REPLACED : 0u) |
+    /* What the master says; one of version 2 leaves it to be guessed. */
+    return (uint16_t)(grant->flags | (item->replace ? WIRE_SLOT_REPLACED : 0u) |
                       (item->pin == SNOW_PIN_SOFT   ? WIRE_SLOT_SOFT_PIN
                        : item->pin == SNOW_PIN_HARD ? WIRE_SLOT_HARD_PIN
                                                     : 0u));
@@ -342,7 +343,7 @@ static void begin_writes(struct client_put_op *op, uint32_t index,
                                                  .size = places[i].length,
                                                  .key = client_key_bytes(&item->key),
                                                  .object_size = item->size,
-                                                 .flags = client_put_slot_flags(item)};
+                                                 .flags = client_put_slot_flags(item, grant)};
         if (client_buffers_cut(&put->buffers, places[i].object_offset, &op->base.arena,
                                &writes[i].item) == SNOW_OK &&
             client_moves_add(&op->moves, &writes[i].item) == SNOW_OK)

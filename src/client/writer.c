@@ -296,7 +296,7 @@ static struct client_writer *writer_create(struct client_writer_op *op,
     writer->gen = grant->gen;
     writer->size = item->size;
     writer->place_count = grant->places_count;
-    writer->flags = client_put_slot_flags(item);
+    writer->flags = client_put_slot_flags(item, grant);
     writer->hold_ms = op->hold_ms;
     writer->key_size = item->key.size;
     memcpy(writer->key, item->key.at, item->key.size);

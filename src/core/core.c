@@ -203,13 +203,16 @@ static void take_message(struct core *core, const struct core_input *input)
     case WIRE_forget:
     case WIRE_freed:
     case WIRE_grown:
+    case WIRE_unmount:
         break;
     default:
         session_message(core, input);
         return;
     }
     node = core_node_at(core, input->from);
-    if (node == NULL || !node->linked) {
+    if (input->type == WIRE_unmount) {
+        core_unmount(core, input, node);
+    } else if (node == NULL || !node->linked) {
         if (input->type == WIRE_inventory)
             core_fail(core, input->token, WIRE_inventory, SNOW_STALE);
     } else if (input->type == WIRE_inventory) {

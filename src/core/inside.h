@@ -243,6 +243,8 @@ bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, ui
 void core_read_free(struct core *core, struct read *read);
 void core_holds_free(struct core *core, struct session *session);
 uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes);
+/* WIRE_SLOT_* that the slots of an open write store. */
+uint16_t core_grant_flags(const struct core *core, uint32_t number);
 /* Places of all parts of an open write, sealed for writing. */
 void core_grant_places(struct core *core, uint32_t number, const struct hash128 *key,
                        struct wire_place **places, uint32_t *count);
@@ -282,6 +284,8 @@ void core_sessions_free(struct core *core);
 /* ---- node.c, inventory.c ---- */
 
 void core_mount(struct core *core, const struct core_input *input);
+/* The node of this connection leaves; NULL: none of this core's. */
+void core_unmount(struct core *core, const struct core_input *input, struct node *node);
 void core_heartbeat(struct core *core, const struct core_input *input);
 void core_node_break(struct core *core, struct node *node);
 void core_node_report(struct core *core, const struct wire_report_peer_msg *message,

@@ -3,7 +3,7 @@
  *   (none) ─core_mount─► RECOVERING ─all inventories─► ALIVE ⇄ SUSPECT (silence, or a broken
  *                            ▲  ▲                                │      connection)
  *                            │  └───────core_mount───────────────┤
- *                            └──────────core_mount──── DEAD ◄────┘ dead_after
+ *                            └──────────core_mount──── DEAD ◄────┘ dead_after, or core_unmount
  *
  * Invariants.
  *   E1  Nothing is placed on a node that is not ALIVE and linked (P5).
@@ -540,6 +540,19 @@ void core_mount(struct core *core, const struct core_input *input)
     reply->key_high = node->secret.high;
     reply->inventory = 1;
     core_reply(core, input->token, WIRE_mount, reply);
+}
+
+void core_unmount(struct core *core, const struct core_input *input, struct node *node)
+{
+    const struct wire_unmount_req *unmount = input->message;
+    struct wire_unmount_rep *reply = core_out(core, 1, sizeof(*reply));
+
+    if (node != NULL && node->linked && node->incarnation == unmount->incarnation) {
+        core_count(core, CORE_METRIC_unmounts, 1);
+        kill_node(core, node);
+        reply->known = 1;
+    }
+    core_reply(core, input->token, WIRE_unmount, reply);
 }
 
 /* ---- dropping what a DEAD node held ---- */

@@ -266,6 +266,17 @@ static uint32_t take_lease(struct core *core, struct read *read, uint32_t first)
 
 /* ---- places ---- */
 
+uint16_t core_grant_flags(const struct core *core, uint32_t number)
+{
+    uint8_t pin = core_write_of(core, number)->pin;
+    bool replaced = (core_object(core, number)->flags & OBJECT_REPLACED) != 0;
+
+    return (uint16_t)((replaced ? WIRE_SLOT_REPLACED : 0u) |
+                      (pin == WIRE_PIN_SOFT   ? WIRE_SLOT_SOFT_PIN
+                       : pin == WIRE_PIN_HARD ? WIRE_SLOT_HARD_PIN
+                                              : 0u));
+}
+
 /* key: of a grant to write, the hash of the object's; NULL: of a location. */
 static void fill_place(const struct core *core, uint32_t number, const struct part *part,
                        const struct hash128 *key, struct wire_place *place)
@@ -285,8 +296,6 @@ static void fill_place(const struct core *core, uint32_t number, const struct pa
                                   .replica = part->replica,
                                   .tenant = CORE_TENANT};
 
-    if (object->flags & OBJECT_REPLACED)
-        fields.flags |= WIRE_SLOT_REPLACED;
     place->node = node->number;
     place->segment = fields.segment;
     place->slot = fields.slot;
@@ -298,11 +307,7 @@ static void fill_place(const struct core *core, uint32_t number, const struct pa
     place->replica = fields.replica;
     place->key_id = node->key_id;
     if (key != NULL) {
-        uint8_t pin = core_write_of(core, number)->pin;
-
-        fields.flags |= pin == WIRE_PIN_SOFT   ? WIRE_SLOT_SOFT_PIN
-                        : pin == WIRE_PIN_HARD ? WIRE_SLOT_HARD_PIN
-                                               : 0;
+        fields.flags = core_grant_flags(core, number);
         fields.key = *key;
         place->mac = grant_write_mac(&node->secret, &fields);
     } else {

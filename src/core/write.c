@@ -37,6 +37,7 @@ static void answer_with_grant(struct core *core, struct request *request, uint32
     struct hash128 hash = {.low = key->hash, .high = key->high};
 
     grant->gen = core_object(core, number)->gen;
+    grant->flags = core_grant_flags(core, number);
     core_grant_places(core, number, &hash, &grant->places, &grant->places_count);
 }
 

@@ -210,9 +210,13 @@ struct env_memory {
     void *private_state; /* the body's */
 };
 
+/* Bytes that the host, or the container, has in all: what is opened may be larger than that, or
+ * than what is free, as long as it is not all populated. */
+uint64_t env_memory_total(struct env *env);
+
 /* Opens or makes the object. dir NULL: anonymous (memfd), gone with the process; else a file of
  * that name in dir (0700), exclusively locked, which survives it. name: at most 63 bytes of
- * [a-z0-9.-]. IN_USE: another process holds it. NO_SPACE: the host has not that much memory.
+ * [a-z0-9.-]. IN_USE: another process holds it. NO_SPACE: there is no room for its addresses.
  * INVALID: it exists with another size. */
 MUST_CHECK enum snow_status env_memory_open(struct env *env, const char *dir, const char *name,
                                             size_t size, struct env_memory *memory);

@@ -387,6 +387,7 @@ static bool role_may_send(const struct rpc_conn *conn, uint16_t type)
     case WIRE_inventory:
     case WIRE_freed:
     case WIRE_grown:
+    case WIRE_unmount:
         return rpc_conn_role(conn) == WIRE_ROLE_NODE;
     case WIRE_heartbeat:
         return rpc_conn_role(conn) == WIRE_ROLE_HEARTBEAT;

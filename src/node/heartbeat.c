@@ -15,7 +15,7 @@ static void on_nudge(struct env_task *task)
     if (!__atomic_exchange_n(&node->remount, false, __ATOMIC_ACQ_REL))
         return;
     /* The master does not know us any more, though the connection stands. */
-    if (rpc_peer_conn(&node->master) != NULL && !node->telling &&
+    if (rpc_peer_conn(&node->master) != NULL && !node->telling && !node->leaving &&
         !rpc_call_is_open(&node->mount_call))
         rpc_peer_reset(&node->master);
 }

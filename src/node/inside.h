@@ -98,7 +98,12 @@ struct node {
     uint32_t seen_capacity;
 
     bool mounted; /* read by any thread */
-    bool remount; /* set by the heartbeat loop: the master does not know us */
+    struct env_task leave_task;
+    struct rpc_call leave_call;
+    bool leave_asked; /* by any thread */
+    bool leaving;     /* it mounts no more */
+    bool left;        /* read by any thread */
+    bool remount;     /* set by the heartbeat loop: the master does not know us */
 
     /* Growth: driven by the service loop, done by a loop of its own. */
     struct env_loop *grow_loop;

@@ -5,6 +5,8 @@
  * Idea.     Each new connection mounts anew and tells the whole inventory on it, in slot order;
  *           acknowledgements of forgets go on the same connection: order is truth.
  *
+ *   (node_leave, from any: it mounts no more, and the master is told)
+ *
  *   DOWN ─link up─► MOUNTING ─mount reply─► TELLING ─last slot─► MOUNTED
  *    ▲────────────── link lost, or the master does not know us ──────┘
  * Invariants.
@@ -19,6 +21,7 @@
 #define REASON_BYTES 96 /* of what a master says against us, in the log */
 #define MOUNT_RETRY_NS (200 * NS_PER_MS)
 #define CALL_NS (30 * NS_PER_S)
+#define LEAVE_NS NS_PER_S
 #define ROW_BYTES 128u                            /* of an encoded row without its key, at most */
 #define ROWS_BYTES (LIMIT_BODY_SIZE - 64 * 1024u) /* of the rows of one message */
 
@@ -206,8 +209,11 @@ static void on_mount_timer(struct env_timer *timer)
 
 static void on_up(struct rpc_peer *peer, const struct wire_hello_rep *hello)
 {
+    struct node *node = list_entry(peer, struct node, master);
+
     (void)hello;
-    mount(list_entry(peer, struct node, master));
+    if (!node->leaving)
+        mount(node);
 }
 
 static void on_down(struct rpc_peer *peer, enum snow_status status)
@@ -234,6 +240,51 @@ static void on_failed(struct rpc_peer *peer, enum snow_status status, struct byt
                   "can not reach the master", "address=%s status=%s reason=%s",
                   node->options.master, snow_status_name(status), shown);
     node->told = status;
+}
+
+/* ---- leaving ---- */
+
+static void set_left(struct node *node)
+{
+    __atomic_store_n(&node->left, true, __ATOMIC_RELEASE);
+}
+
+static void on_left(struct rpc_call *call, enum snow_status status, const void *reply, bool last)
+{
+    (void)status; /* a master that did not hear it sees the silence */
+    (void)reply;
+    if (last)
+        set_left(list_entry(call, struct node, leave_call));
+}
+
+static void on_leave(struct env_task *task)
+{
+    struct node *node = list_entry(task, struct node, leave_task);
+    struct wire_unmount_req message = {.incarnation = node->incarnation};
+    struct rpc_conn *conn = rpc_peer_conn(&node->master);
+
+    node->leaving = true;
+    node->telling = false;
+    set_mounted(node, false);
+    env_timer_cancel(&node->mount_timer);
+    rpc_call_cancel(&node->mount_call);
+    rpc_call_cancel(&node->inventory_call);
+    node->leave_call.on_reply = on_left;
+    if (node->options.segment_dir[0] != 0 || conn == NULL ||
+        rpc_call_start(conn, &node->leave_call, WIRE_unmount, &message, NULL,
+                       env_now_ns(node->env) + LEAVE_NS) != SNOW_OK)
+        set_left(node);
+}
+
+void node_leave(struct node *node)
+{
+    if (!__atomic_exchange_n(&node->leave_asked, true, __ATOMIC_ACQ_REL))
+        env_loop_post(node->loop, &node->leave_task);
+}
+
+bool node_has_left(const struct node *node)
+{
+    return __atomic_load_n(&node->left, __ATOMIC_ACQUIRE);
 }
 
 /* ---- forgetting ---- */
@@ -314,6 +365,7 @@ enum snow_status node_link_open(struct node *node)
     node->inventory_call.on_reply = on_told;
     node->mount_timer.on_event = on_mount_timer;
     node->hook.on_event = on_turn_end;
+    node->leave_task.on_event = on_leave;
     node->master.on_up = on_up;
     node->master.on_down = on_down;
     node->master.on_failed = on_failed;

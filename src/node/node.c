@@ -87,8 +87,14 @@ static enum snow_status open_segment(struct node *node, const char **reason)
         .data_size = size == 0 ? node->options.memory_bytes / (4 * KIB) * (4 * KIB) : size,
         .slot_bytes = node->options.slot_bytes,
         .step = node->options.populate_step_bytes};
-    enum snow_status status = slots_open(node->env, &request, &node->segments[0], reason);
+    enum snow_status status;
 
+    if (request.dir == NULL && node->options.populate == NODE_POPULATE_ALL &&
+        request.data_size > env_memory_total(node->env)) {
+        *reason = "the host has not that much memory";
+        return SNOW_NO_SPACE;
+    }
+    status = slots_open(node->env, &request, &node->segments[0], reason);
     if (status != SNOW_OK)
         return status;
     node->segment_count = 1;
@@ -247,6 +253,21 @@ void node_close(struct node *node)
     env_loop_stop(node->loop);
     env_loop_join(node->loop);
     close_all(node);
+}
+
+uint64_t node_incarnation(const struct node *node)
+{
+    return node->incarnation;
+}
+
+uint64_t node_size(const struct node *node)
+{
+    return node->segments[0].header->data_size;
+}
+
+uint64_t node_ready(const struct node *node)
+{
+    return __atomic_load_n(&node->counters[NODE_METRIC_ready_bytes], __ATOMIC_RELAXED);
 }
 
 const char *node_address(const struct node *node)

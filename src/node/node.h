@@ -32,8 +32,21 @@ MUST_CHECK enum snow_status node_open(struct env *env, const struct node_options
                                       struct bytes token, struct obs_log *log, struct node **node,
                                       const char **reason);
 
+/* Tells the master that this node ends, so that nobody looks for its bytes: unless its memory lies
+ * in files, which outlive it.  Before node_close.  Any thread; repeatable. */
+void node_leave(struct node *node);
+/* True once the master knows, or can not be told.  Any thread. */
+bool node_has_left(const struct node *node);
+
 /* Stops both loops and gives the memory back.  Transfers under way end. */
 void node_close(struct node *node);
+
+/* Names it in the master's list. */
+uint64_t node_incarnation(const struct node *node);
+
+/* Bytes of its segments, and of these, committed.  Any thread. */
+uint64_t node_size(const struct node *node);
+uint64_t node_ready(const struct node *node);
 
 /* Where its data service listens. */
 const char *node_address(const struct node *node);

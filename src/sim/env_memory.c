@@ -152,6 +152,11 @@ static enum snow_status open_named(struct world_host *host, const char *dir, con
     return *memory == NULL ? SNOW_NO_SPACE : SNOW_OK;
 }
 
+uint64_t env_memory_total(struct env *env)
+{
+    return env->host->memory_max == 0 ? UINT64_MAX : env->host->memory_max;
+}
+
 enum snow_status env_memory_open(struct env *env, const char *dir, const char *name, size_t size,
                                  struct env_memory *memory)
 {
@@ -163,8 +168,6 @@ enum snow_status env_memory_open(struct env *env, const char *dir, const char *n
         return SNOW_CLOSED;
     if (!name_is_good(name) || size == 0)
         return SNOW_INVALID;
-    if (env->host->memory_max > 0 && size > env->host->memory_max)
-        return SNOW_NO_SPACE;
     struct sim_mapping *mapping = calloc(1, sizeof *mapping);
 
     if (mapping == NULL)

@@ -23,7 +23,7 @@
 #include "wire/terms.h"
 
 /* The protocol that this code speaks, and the oldest one that it understands. */
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 #define WIRE_VERSION_MIN 1u
 
 #define WIRE_TABLE "wire/tables.def"

@@ -245,6 +245,8 @@ static void bring_near(struct dialogue *dialogue, uint16_t type, void *message)
                                     .ready = READY_SIZE + rng_below(rng, 50) * 4 * KIB,
                                     .slot_count = SLOTS,
                                     .slots_ready = (uint32_t)rng_between(rng, SLOTS_READY, SLOTS)};
+    } else if (type == WIRE_unmount) {
+        ((struct wire_unmount_req *)message)->incarnation = 10 + rng_below(rng, 2);
     } else if (type == WIRE_remove || type == WIRE_pin) {
         struct wire_key *list = type == WIRE_remove ? ((struct wire_remove_req *)message)->keys
                                                     : ((struct wire_pin_req *)message)->keys;
@@ -267,7 +269,8 @@ static void any_message(struct dialogue *dialogue, uint8_t variant)
         bring_near(dialogue, row->number, message);
     if (row->number == WIRE_forget) /* the core takes its reply, not the request */
         return;
-    if (row->number == WIRE_inventory || row->number == WIRE_freed || row->number == WIRE_grown)
+    if (row->number == WIRE_inventory || row->number == WIRE_freed || row->number == WIRE_grown ||
+        row->number == WIRE_unmount)
         from = dialogue->nodes[rng_below(&dialogue->rng, 2)];
     else if (rng_chance(&dialogue->rng, 1, 30))
         from = rng_next(&dialogue->rng);

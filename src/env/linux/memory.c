@@ -84,8 +84,9 @@ static uint64_t available_bytes(void)
     return group < host ? group : host;
 }
 
-static uint64_t total_bytes(void)
+uint64_t env_memory_total(struct env *env)
 {
+    (void)env;
     uint64_t host = read_number("/proc/meminfo", "MemTotal:", UINT64_MAX / KIB) * KIB;
     uint64_t limit = read_number("/sys/fs/cgroup/memory.max", "", UINT64_MAX);
 
@@ -123,8 +124,6 @@ static enum snow_status status_of_errno(void)
 
 static enum snow_status open_anonymous(const char *name, size_t size, struct env_memory *memory)
 {
-    if (size > total_bytes())
-        return SNOW_NO_SPACE;
     memory->descriptor = descriptors_keep(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory->descriptor < 0)
         return status_of_errno();

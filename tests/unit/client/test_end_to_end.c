@@ -288,6 +288,31 @@ static void more_than_the_pool(void **state)
     free(bytes);
 }
 
+/* A value whose only node is silent counts as absent: a put takes its place. */
+static void a_value_that_is_hidden(void **state)
+{
+    (void)state;
+    for (uint32_t way = SNOW_TRANSPORT_TCP; way <= SNOW_TRANSPORT_SHM; way++) {
+        struct cluster *cluster = open_cluster_by(way, 2, 8 * MIB);
+        struct snow_put put = {.key = key_of("hidden"), .from = "old", .size = 3};
+        struct snow_call call = {.segment = "first"};
+        struct snow_get get = {.key = key_of("hidden")};
+        uint64_t from_ns = env_now_ns(cluster->env);
+
+        assert_int_equal(snow_put(cluster->client, &put, 1, &call), SNOW_OK);
+        node_close(cluster->nodes[0]); /* without a word */
+        cluster->nodes[0] = NULL;
+        WAIT_FOR(cluster, snow_get(cluster->client, &get, 1, NULL) == SNOW_NOT_FOUND);
+        put.from = "new";
+        assert_int_equal(snow_put(cluster->client, &put, 1, NULL), SNOW_OK);
+        assert_int_equal(snow_get(cluster->client, &get, 1, NULL), SNOW_OK);
+        assert_memory_equal(get.to, "new", 3);
+        snow_free(get.to);
+        assert_true(env_now_ns(cluster->env) - from_ns < 4 * NS_PER_S);
+        close_cluster(cluster);
+    }
+}
+
 static void no_master(void **state)
 {
     struct cluster *cluster = *state;
@@ -322,6 +347,7 @@ int main(void)
         cmocka_unit_test(two_copies_and_replace),
         cmocka_unit_test(what_is_there),
         cmocka_unit_test(more_than_the_pool),
+        cmocka_unit_test(a_value_that_is_hidden),
         cmocka_unit_test(no_master),
     };
 

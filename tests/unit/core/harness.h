@@ -444,6 +444,7 @@ static inline void grant_write(struct world *world, struct bytes key, uint64_t s
 {
     struct hash128 hash = hash_key(0, key);
 
+    assert_int_equal(grant->flags, flags);
     for (uint32_t i = 0; i < grant->places_count; i++) {
         const struct wire_place *place = &grant->places[i];
         struct world_node *node = NULL;

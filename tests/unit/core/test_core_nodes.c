@@ -240,6 +240,75 @@ static void test_dead(void **state)
     world_deinit(&world);
 }
 
+/* It says that it leaves; true: the core knew it. */
+static bool node_leave(struct world *world, struct world_node *node, uint64_t incarnation)
+{
+    struct wire_unmount_req *unmount = world_take(world, 1, sizeof(*unmount));
+
+    unmount->incarnation = incarnation;
+    struct world_request *request = world_ask(world, node->number, WIRE_unmount, unmount, 1, 10000);
+
+    assert_true(request->done);
+    assert_int_equal(request->status, SNOW_OK);
+    bool known = ((const struct wire_unmount_rep *)request->message)->known;
+
+    if (known) {
+        node->linked = false;
+        node->forget_count = 0;
+    }
+    return known;
+}
+
+/* A node that leaves is DEAD at once: nobody waits for its silence. */
+static void test_leaving(void **state)
+{
+    struct world world;
+
+    (void)state;
+    world_init(&world);
+    world_open(&world);
+    for (uint32_t i = 0; i < 2; i++)
+        node_start(&world, MIB, 256);
+    uint64_t session = session_open(&world, 0);
+    struct world_request *both = put_copies(&world, session, 1, "both", 100, 2);
+
+    put_end_gen(&world, session, "both", both->grants[0].gen, 3);
+    for (uint32_t i = 0; i < 20; i++) {
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "a%u", i);
+        put_end_gen(&world, session, key,
+                    put_copies(&world, session, i + 2, key, 100, 1)->grants[0].gen, 1);
+    }
+    struct world_node *node = &world.nodes[0];
+    uint64_t on_it = 0;
+
+    for (uint32_t slot = 0; slot < 256; slot++)
+        on_it += node->slots[0][slot].row.state == WIRE_SLOT_WRITTEN;
+    struct world_request *open = put_copies(&world, session, 99, "open", 100, 2);
+
+    assert_false(node_leave(&world, node, node->incarnation + 1));
+    assert_int_equal(world_metric(&world, "nodes_alive"), 2);
+    assert_true(node_leave(&world, node, node->incarnation));
+    assert_false(node_leave(&world, node, node->incarnation)); /* repeated */
+    world_run(&world, NS_PER_MS);
+    assert_int_equal(world_metric(&world, "nodes_alive"), 1);
+    assert_int_equal(world_metric(&world, "unmounts"), 1);
+    assert_int_equal(world_metric(&world, "pool_bytes"), MIB);
+    assert_int_equal(world_metric(&world, "objects"), 21 - (on_it - 1));
+    assert_int_equal(core_expected_count(world.core), 1);
+    assert_int_equal(lookup(&world, session, "both")->places_count, 1);
+    /* What was being written there goes on with the other copy. */
+    struct world_request *end = put_end_gen(&world, session, "open", open->grants[0].gen, 3);
+
+    assert_int_equal(end->statuses[0].status, SNOW_OK);
+    assert_int_equal(end->statuses[0].shortfall, 1);
+    /* Its connection ends after it: that is nothing new. */
+    node_break(&world, node);
+    assert_int_equal(world_metric(&world, "nodes_alive"), 1);
+    world_deinit(&world);
+}
+
 static void test_copies_lost_before_put_end(void **state)
 {
     struct world world;
@@ -563,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_removals_do_not_wait_for_the_silent),
         cmocka_unit_test(test_broken_connection),
         cmocka_unit_test(test_dead),
+        cmocka_unit_test(test_leaving),
         cmocka_unit_test(test_copies_lost_before_put_end),
         cmocka_unit_test(test_return_compares_rows),
         cmocka_unit_test(test_put_ends_while_a_node_tells),
