@@ -5,7 +5,7 @@
  * the first that is not.
  *
  * Threads.    A client may be used by any number of threads at once; nothing starts a thread unless
- *             asked to (SNOW_QUEUE_THREAD).
+ *             asked to (SNOW_QUEUE_THREAD, options.segment).
  *             snow_close: when no other call is under way.
  * Forks.      The child of a fork has none of the library's connections: every call on what its
  *             parent opened answers SNOW_CLOSED, closing it does nothing.  It may open its own.
@@ -47,6 +47,24 @@ enum snow_transport {
     SNOW_TRANSPORT_SHM = 2  /* only shared memory: objects on other hosts are out of reach */
 };
 
+enum snow_populate {
+    SNOW_POPULATE_AHEAD = 0, /* memory is committed as it is needed */
+    SNOW_POPULATE_ALL = 1    /* all of it, from the start on, behind the work */
+};
+
+/* Memory that this process gives to the pool, from snow_open to snow_close: what lies in it is for
+ * everybody, and gone when the client is closed or the process ends.  Three threads of the library
+ * serve it, whatever the program's own threads do.  Zeroed, then filled in. */
+struct snow_segment {
+    uint64_t size;      /* bytes, 1 MiB .. 1 TiB; may be more than the host has free now */
+    const char *name;   /* for people, and for puts that prefer it; NULL: none */
+    const char *domain; /* failure domain, a rack or a zone; NULL: the host */
+    const char *listen; /* where other hosts reach it; NULL: "127.0.0.1:0", this host alone */
+    uint32_t populate;  /* enum snow_populate */
+    uint32_t spare;     /* 0 */
+    uint64_t reserved[4];
+};
+
 struct snow_options {
     const char *master;   /* "host:port" */
     const char *token;    /* cluster token, NULL: none */
@@ -65,18 +83,34 @@ struct snow_options {
     uint32_t user_timeout_ms; /* a peer that acknowledges nothing so long is given up; 0: 10000 */
     uint32_t send_buffer;     /* bytes of a connection's; 0: as the system grows them */
     uint32_t receive_buffer;
-    uint64_t reserved[5];
+    const struct snow_segment *segment; /* NULL: this process gives no memory */
+    uint64_t reserved[4];
 };
 
 SNOW_API void snow_options_init(struct snow_options *options);
 
-/* Connects to the master, waiting at most the deadline.  INVALID (options, *reason says what),
- * UNREACHABLE (*reason names the address), REFUSED (version, cluster or token; *reason says what to
- * do), NO_MEMORY.  reason may be NULL; its text is static or lives until the next call of this
- * thread. */
+/* Connects to the master, and has it take the segment in, waiting at most the deadline.  INVALID
+ * (options, *reason says what), UNREACHABLE (*reason names the address), REFUSED (version, cluster
+ * or token; *reason says what to do), NO_SPACE (the segment), NO_MEMORY.  reason may be NULL; its
+ * text is static or lives until the next call of this thread. */
 SNOW_API enum snow_status snow_open(const struct snow_options *options, struct snow_client **client,
                                     const char **reason);
+/* What its segment holds is gone; waits at most a second for the master to know. */
 SNOW_API void snow_close(struct snow_client *client);
+
+/* The segment that this client gives. */
+struct snow_hosted {
+    uint64_t size;        /* bytes, in whole pages of 2 MiB where it is as large */
+    uint64_t ready;       /* of these, committed so far */
+    uint64_t incarnation; /* as snow_nodes tells it */
+    const char *address;  /* where its node listens; lives as long as the client */
+    uint32_t mounted;     /* 1: the master has it now */
+    uint32_t spare;
+    uint64_t reserved[4]; /* 0 */
+};
+
+/* NOT_FOUND: it gives none.  CLOSED. */
+SNOW_API enum snow_status snow_hosted(struct snow_client *client, struct snow_hosted *hosted);
 
 struct snow_key {
     const void *at;

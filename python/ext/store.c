@@ -15,21 +15,66 @@ enum open_arg {
     OPEN_WAIT,
     OPEN_GUARD,
     OPEN_VERIFY,
-    OPEN_TRANSPORT
+    OPEN_TRANSPORT,
+    OPEN_SEGMENT_SIZE,
+    OPEN_SEGMENT_NAME,
+    OPEN_SEGMENT_DOMAIN,
+    OPEN_SEGMENT_LISTEN,
+    OPEN_SEGMENT_POPULATE,
+    OPEN_ARGS
 };
 
 static const char *const transports[] = {"any", "tcp", "shm", NULL};
 
-static bool take_options(PyObject *args, PyObject *keywords, struct snow_options *options)
+static const char *const populates[] = {"ahead", "all", NULL};
+
+/* The memory that this process is to give; what is said of it without a size is a mistake. */
+static bool take_segment(PyObject **values, struct snow_segment *segment,
+                         struct snow_options *options)
 {
-    static char *names[] = {"master", "token",  "name",      "timeout", "wait",
-                            "guard",  "verify", "transport", NULL};
-    PyObject *values[8] = {NULL};
+    if (!args_uint64(values[OPEN_SEGMENT_SIZE], "segment_size", &segment->size) ||
+        !args_text(values[OPEN_SEGMENT_NAME], "segment_name", &segment->name) ||
+        !args_text(values[OPEN_SEGMENT_DOMAIN], "segment_domain", &segment->domain) ||
+        !args_text(values[OPEN_SEGMENT_LISTEN], "segment_listen", &segment->listen) ||
+        !args_choice(values[OPEN_SEGMENT_POPULATE], "segment_populate", populates,
+                     &segment->populate))
+        return false;
+    if (segment->size != 0) {
+        options->segment = segment;
+        return true;
+    }
+    if (segment->name == NULL && segment->domain == NULL && segment->listen == NULL &&
+        segment->populate == 0)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "segment_size is missing: its name, domain, listen and "
+                                      "populate tell of a segment");
+    return false;
+}
+
+static bool take_options(PyObject *args, PyObject *keywords, struct snow_options *options,
+                         struct snow_segment *segment)
+{
+    static char *names[] = {"master",
+                            "token",
+                            "name",
+                            "timeout",
+                            "wait",
+                            "guard",
+                            "verify",
+                            "transport",
+                            "segment_size",
+                            "segment_name",
+                            "segment_domain",
+                            "segment_listen",
+                            "segment_populate",
+                            NULL};
+    PyObject *values[OPEN_ARGS] = {NULL};
 
     snow_options_init(options);
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOO", names, &values[0], &values[1],
-                                     &values[2], &values[3], &values[4], &values[5], &values[6],
-                                     &values[7]))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOO", names, &values[0],
+                                     &values[1], &values[2], &values[3], &values[4], &values[5],
+                                     &values[6], &values[7], &values[8], &values[9], &values[10],
+                                     &values[11], &values[12]))
         return false;
     if (values[OPEN_VERIFY] != NULL) {
         int verify = PyObject_IsTrue(values[OPEN_VERIFY]);
@@ -44,20 +89,22 @@ static bool take_options(PyObject *args, PyObject *keywords, struct snow_options
            args_seconds(values[OPEN_TIMEOUT], "timeout", &options->deadline_ms) &&
            args_seconds(values[OPEN_WAIT], "wait", &options->wait_ms) &&
            args_seconds(values[OPEN_GUARD], "guard", &options->guard_ms) &&
-           args_choice(values[OPEN_TRANSPORT], "transport", transports, &options->transport);
+           args_choice(values[OPEN_TRANSPORT], "transport", transports, &options->transport) &&
+           take_segment(values, segment, options);
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     struct state *state = state_of_type(type);
     struct snow_options options;
+    struct snow_segment segment = {0};
     struct snow_client *client = NULL;
     const char *reason = NULL;
     enum snow_status status;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     struct store *store;
 
-    if (state == NULL || !take_options(args, keywords, &options))
+    if (state == NULL || !take_options(args, keywords, &options, &segment))
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = snow_open(&options, &client, &reason);
@@ -139,6 +186,31 @@ static PyObject *get_closed(PyObject *self, void *unused)
 
     (void)unused;
     return PyBool_FromLong(store->client == NULL || store->closing);
+}
+
+static PyObject *get_segment(PyObject *self, void *unused)
+{
+    struct store *store = (struct store *)self;
+    struct snow_client *client = store_enter(store);
+    struct snow_hosted hosted;
+    enum snow_status status;
+
+    (void)unused;
+    if (client == NULL)
+        return NULL;
+    status = snow_hosted(client, &hosted);
+    PyObject *made =
+        status == SNOW_OK
+            ? Py_BuildValue("{s:K,s:K,s:s,s:K,s:O}", "size", (unsigned long long)hosted.size,
+                            "ready", (unsigned long long)hosted.ready, "address", hosted.address,
+                            "incarnation", (unsigned long long)hosted.incarnation, "mounted",
+                            hosted.mounted ? Py_True : Py_False)
+            : NULL;
+
+    store_leave(store);
+    if (status == SNOW_NOT_FOUND)
+        Py_RETURN_NONE;
+    return status == SNOW_OK ? made : error_raise(store->state, status, snow_reason(), NULL);
 }
 
 /* ---- exists, size --------------------------------------------------------------------------- */
@@ -573,6 +645,10 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef members[] = {
     {"closed", get_closed, NULL, "Whether close() was called.", NULL},
+    {"segment", get_segment, NULL,
+     "The memory that this store gives to the cluster: size, ready (committed so far), address,\n"
+     "incarnation, mounted (the master has it). None: it gives none.",
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -580,14 +656,17 @@ static PyType_Slot slots[] = {
     {Py_tp_doc,
      "Store(master='127.0.0.1:7600', *, token=None, name=None, timeout=5.0, wait=None, "
      "guard=None,\n"
-     "      verify=True, transport='any')\n--\n\n"
+     "      verify=True, transport='any', segment_size=0, segment_name=None,\n"
+     "      segment_domain=None, segment_listen=None, segment_populate='ahead')\n--\n\n"
      "A connection to a cluster. Any number of threads may use one at once.\n\n"
      "timeout: seconds a call may take, if it names none. wait: of those, how long a put waits "
      "for\n"
      "room or another writer. guard: seconds for which what was found can not be removed without\n"
      "force. verify: compare checksums of what comes from other hosts. transport: 'any', 'tcp' or\n"
-     "'shm'. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors: snowskin.Error and its\n"
-     "subclasses."},
+     "'shm'. segment_size: bytes that this process gives to the cluster until close(), committed\n"
+     "as they are needed ('ahead') or all; segment_listen: where other hosts reach them,\n"
+     "'127.0.0.1:0' if not given. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors:\n"
+     "snowskin.Error and its subclasses."},
     {Py_tp_new, store_new},
     {Py_tp_dealloc, dealloc},
     {Py_tp_methods, methods},

@@ -63,6 +63,11 @@ class Store:
         guard: float | None = None,
         verify: bool = True,
         transport: Literal["any", "tcp", "shm"] = "any",
+        segment_size: int = 0,
+        segment_name: str | None = None,
+        segment_domain: str | None = None,
+        segment_listen: str | None = None,
+        segment_populate: Literal["ahead", "all"] = "ahead",
     ) -> Self: ...
     def put(
         self, key: Key, value: Value, *, replace: bool = False, replicas: int = 1,
@@ -126,6 +131,8 @@ class Store:
     def close(self) -> None: ...
     @property
     def closed(self) -> bool: ...
+    @property
+    def segment(self) -> dict[str, Any] | None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,

@@ -5,6 +5,7 @@
  */
 #include "base/limits.h"
 #include "client/client.h"
+#include "client/host.h"
 #include "client/inside.h"
 #include "client/queue.h"
 #include "client/turns.h"
@@ -28,6 +29,8 @@ void snow_options_init(struct snow_options *options)
 static void free_all(struct snow_client *client)
 {
     views_leave(client);
+    if (client->host != NULL) /* while there is a loop to turn: nothing of it is asked any more */
+        host_close(client->host, client->loop);
     if (client->client != NULL)
         client_destroy(client->client);
     if (client->loop != NULL)
@@ -92,7 +95,32 @@ static enum snow_status wait_for_master(struct snow_client *client,
     return status;
 }
 
-static enum snow_status open_all(struct snow_client *client, const struct client_options *options)
+/* Opens the segment that this process is to give, and waits until the master has it. */
+static enum snow_status open_host(struct snow_client *client, const struct snow_options *options,
+                                  uint32_t deadline_ms)
+{
+    uint64_t until_ns = env_now_ns(client->env) + deadline_ms * NS_PER_MS;
+    const char *reason = "";
+    char text[256];
+    enum snow_status status = host_open(client->env, options, &client->host, &reason);
+
+    if (status != SNOW_OK) {
+        snprintf(text, sizeof(text), "the segment can not be opened: %s", reason);
+        turns_reason_set(text);
+        return status;
+    }
+    while (!host_is_mounted(client->host)) {
+        if (env_now_ns(client->env) >= until_ns) {
+            turns_reason_set("the master has not taken the segment in, within the deadline");
+            return SNOW_UNREACHABLE;
+        }
+        env_loop_turn(client->loop, NS_PER_MS, 0);
+    }
+    return SNOW_OK;
+}
+
+static enum snow_status open_all(struct snow_client *client, const struct snow_options *asked,
+                                 const struct client_options *options)
 {
     const char *reason = "out of memory";
     enum snow_status status = SNOW_NO_MEMORY;
@@ -110,7 +138,10 @@ static enum snow_status open_all(struct snow_client *client, const struct client
     client->deadline_ms = options->deadline_ms;
     client->fork_count = env_fork_count();
     client->may_spin = env_cpu_count() > 1;
-    return wait_for_master(client, options);
+    status = wait_for_master(client, options);
+    if (status == SNOW_OK && asked->segment != NULL)
+        status = open_host(client, asked, options->deadline_ms);
+    return status;
 }
 
 enum snow_status snow_open(const struct snow_options *options, struct snow_client **opened,
@@ -120,6 +151,7 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
     char name[LIMIT_NAME_SIZE];
     enum snow_status status = SNOW_INVALID;
     struct snow_client *client;
+    const char *wrong = "";
 
     turns_reason_set("");
     if (reason != NULL)
@@ -146,8 +178,10 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
         turns_reason_set("options: the kernel does not give that congestion control");
     else if (filled.token.size > LIMIT_NAME_SIZE || filled.name.size > LIMIT_NAME_SIZE)
         turns_reason_set("options: token and name have at most 256 bytes");
+    else if (host_check(options->segment, &wrong) != SNOW_OK)
+        turns_reason_set(wrong);
     else
-        status = open_all(client, &filled);
+        status = open_all(client, options, &filled);
     if (status != SNOW_OK) {
         free_all(client);
         return status;
@@ -165,6 +199,20 @@ void snow_close(struct snow_client *client)
     while (!list_is_empty(&client->beacons))
         snow_queue_destroy(queue_of(list_first(&client->beacons)));
     free_all(client);
+}
+
+enum snow_status snow_hosted(struct snow_client *client, struct snow_hosted *hosted)
+{
+    enum snow_status status = turns_check(client, NULL, 0);
+
+    if (status != SNOW_OK)
+        return status;
+    if (client->host == NULL) {
+        turns_reason_set("this client gives no segment: options.segment of snow_open");
+        return SNOW_NOT_FOUND;
+    }
+    host_tell(client->host, hosted);
+    return SNOW_OK;
 }
 
 /* ---- put ------------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-"""A real `snowskin dev` for each session of tests."""
+"""Real `snowskin` processes for the tests."""
 import os
 import pathlib
 import re
@@ -12,21 +12,33 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("TEST_BINARY", str(ROOT / "build/release/snowskin"))
 
 
-class Dev:
-    """A master and a node in one process."""
+class Served:
+    """A process that serves, and tells where its master listens."""
 
-    def __init__(self, *options):
-        self.process = subprocess.Popen(
-            [BINARY, "dev", "--master-listen", "127.0.0.1:0", *options],
-            stdout=subprocess.PIPE, text=True)
+    def __init__(self, *command):
+        self.process = subprocess.Popen([BINARY, *command], stdout=subprocess.PIPE, text=True)
         self.master = re.match(r"master (\S+)", self.process.stdout.readline()).group(1)
-        while self.process.stdout.readline().strip() != "ready":
-            assert self.process.poll() is None
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.stdout.close()
         return self.process.wait(20)
+
+
+class Master(Served):
+    """A master alone: whoever wants to store something brings memory along."""
+
+    def __init__(self, *options):
+        super().__init__("master", "--listen", "127.0.0.1:0", *options)
+
+
+class Dev(Served):
+    """A master and a node in one process."""
+
+    def __init__(self, *options):
+        super().__init__("dev", "--master-listen", "127.0.0.1:0", *options)
+        while self.process.stdout.readline().strip() != "ready":
+            assert self.process.poll() is None
 
 
 @pytest.fixture(scope="session")

@@ -216,7 +216,7 @@ static void reserved_members(void **state)
     assert_int_equal(snow_exists(cluster->client, &stat, 1, NULL), SNOW_INVALID);
     assert_int_equal(snow_remove(cluster->client, &item, 1, NULL), SNOW_INVALID);
     snow_options_init(&options);
-    options.reserved[4] = 1;
+    options.reserved[sizeof(options.reserved) / sizeof(options.reserved[0]) - 1] = 1;
     assert_int_equal(snow_open(&options, &client, &reason), SNOW_INVALID);
     assert_non_null(strstr(reason, "reserved"));
 }
