@@ -9,30 +9,19 @@ import sys
 import tempfile
 import unittest
 
+import installed
 from cluster import BINARY, DEADLINE_S, SOURCE, Case, Process
+from installed import CC, CFLAGS, CMAKE, call
 
-BUILD = os.environ["TEST_BUILD"]
-CMAKE = os.environ["TEST_CMAKE"]
-CC = os.environ["TEST_CC"]
-CFLAGS = os.environ["TEST_CFLAGS"]
 SANITIZED = "sanitize" in CFLAGS
 GOLDEN = os.path.join(SOURCE, "tests/golden")
 EXAMPLES = os.path.join(SOURCE, "examples")
 
 
-def call(*command, env=None, timeout=DEADLINE_S * 2, **more):
-    """Runs a command that has to succeed; what it wrote to standard output."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          timeout=timeout, env={**os.environ, **(env or {})}, **more)
-    if done.returncode != 0:
-        raise AssertionError(f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def setUpModule():
     global prefix
     prefix = tempfile.mkdtemp()
-    call(CMAKE, "--install", BUILD, "--prefix", prefix)
+    installed.install(prefix)
 
 
 def tearDownModule():
@@ -40,16 +29,11 @@ def tearDownModule():
 
 
 def library_dir():
-    for folder, _, files in os.walk(prefix):
-        if "libsnowskin.a" in files:
-            return folder
-    raise AssertionError("no libsnowskin.a was installed")
+    return installed.library_dir(prefix)
 
 
 def pkg_config(*arguments):
-    output = call("pkg-config", *arguments,
-                  env={"PKG_CONFIG_PATH": os.path.join(library_dir(), "pkgconfig")})
-    return shlex.split(output)
+    return installed.pkg_config(prefix, *arguments)
 
 
 class Installed(Case):
@@ -140,10 +124,7 @@ class Processes(Case):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
-        cls.program = os.path.join(cls.folder, "trials")
-        call(CC, *shlex.split(CFLAGS), "-Wall", "-Wextra", "-Werror", "-pthread",
-             os.path.join(SOURCE, "tests/integration/programs/trials.c"),
-             *pkg_config("--cflags", "--libs", "snowskin-static"), "-o", cls.program)
+        cls.program = installed.compile_program(prefix, "trials", cls.folder)
 
     @classmethod
     def tearDownClass(cls):
