@@ -45,8 +45,9 @@ bool args_take(const struct args_spec *spec, PyObject *const *args, Py_ssize_t c
                      spec->function, spec->keywords, count);
         return false;
     }
-    for (int i = 0; i < ARGS_MAX; i++)
-        values[i] = i < count ? args[i] : NULL;
+    memset(values, 0, ARGS_MAX * sizeof(*values));
+    for (Py_ssize_t i = 0; i < count; i++)
+        values[i] = args[i];
     if (names != NULL && !take_named(spec, args + count, names, values))
         return false;
     for (int i = 0; i < spec->required; i++) {

@@ -40,7 +40,8 @@ void batch_deinit(struct batch *batch)
 {
     if (batch->drop != NULL)
         batch->drop(batch);
-    buffers_deinit(&batch->buffers);
+    if (batch->buffers.views != NULL)
+        buffers_deinit(&batch->buffers);
     if (batch->items != batch->few)
         PyMem_Free(batch->items);
     Py_XDECREF(batch->keys);
@@ -60,6 +61,7 @@ bool operation_begin(const struct operation *operation, const struct args_spec *
     if (!args_take(spec, args, count, names, values) ||
         !batch_init(batch, store, values[0], many, operation->item_size))
         return false;
+    batch->options = count > 1 || names != NULL;
     if (operation->prepare(batch, values))
         return true;
     batch_deinit(batch);

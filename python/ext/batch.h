@@ -12,6 +12,7 @@ struct batch {
     PyObject *single; /* borrowed; NULL: many */
     PyObject *keys;   /* tuple of many */
     Py_ssize_t count;
+    bool options; /* arguments other than the first are given */
     struct snow_call call;
     uint32_t pin; /* of a pin */
     uint32_t pin_ms;

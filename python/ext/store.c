@@ -242,10 +242,11 @@ static PyObject *size_result(struct batch *batch, Py_ssize_t index)
 static bool prepare_exists(struct batch *batch, PyObject **values)
 {
     struct snow_stat *items = batch->items;
-    bool good = args_seconds(values[EXISTS_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
-                args_flag(values[EXISTS_UNORDERED], SNOW_CALL_UNORDERED, &batch->call.flags) &&
-                args_flag(values[EXISTS_TOUCH], SNOW_CALL_TOUCH, &batch->call.flags) &&
-                args_flag(values[EXISTS_LEASE], SNOW_CALL_LEASE, &batch->call.flags);
+    bool good = !batch->options ||
+                (args_seconds(values[EXISTS_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
+                 args_flag(values[EXISTS_UNORDERED], SNOW_CALL_UNORDERED, &batch->call.flags) &&
+                 args_flag(values[EXISTS_TOUCH], SNOW_CALL_TOUCH, &batch->call.flags) &&
+                 args_flag(values[EXISTS_LEASE], SNOW_CALL_LEASE, &batch->call.flags));
 
     for (Py_ssize_t i = 0; i < batch->count && good; i++)
         good = args_key(batch_key(batch, i), &items[i].key);

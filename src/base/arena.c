@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_SIZE_MIN ((size_t)4096)
+/* The first block: with its head, of a size that malloc keeps at hand for each thread. */
+#define BLOCK_SIZE_MIN ((size_t)992)
 #define BLOCK_SIZE_MAX ((size_t)1 << 20)
 #define ALIGNMENT ((size_t)16)
 

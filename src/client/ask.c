@@ -257,14 +257,13 @@ static enum snow_status part_send(struct part *part, struct rpc_conn *conn)
 static bool send_next(struct client_ask *ask, struct rpc_conn *conn)
 {
     uint32_t max = ask->waiting < ask->part_items ? ask->waiting : ask->part_items;
-    struct part *part = calloc(1, sizeof(*part) + max * sizeof(part->items[0]));
+    struct part *part = malloc(sizeof(*part) + max * sizeof(part->items[0]));
     enum snow_status status = SNOW_NO_MEMORY;
     uint32_t items[LIMIT_BATCH_ITEMS];
     uint32_t count = gather(ask, items);
 
     if (part != NULL) {
-        part->ask = ask;
-        part->count = count;
+        *part = (struct part){.ask = ask, .count = count};
         memcpy(part->items, items, count * sizeof(items[0]));
         status = part_send(part, conn);
     }

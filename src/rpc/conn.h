@@ -58,6 +58,7 @@ struct rpc {
     uint32_t depth;        /* functions of ours on the stack */
     bool doomed;           /* destroyed from within */
     uint8_t *scratch;      /* a frame being encoded */
+    struct rpc_out *spare; /* a block that was sent, for the next; NULL: none */
     uint8_t *input;        /* RPC_INPUT_SIZE: what came, of the connection being read */
     uint8_t *sink;         /* RPC_SINK_SIZE: drained bytes */
     uint64_t counters[RPC_METRIC_COUNT];

@@ -105,8 +105,10 @@ static void refuse(struct rpc_conn *conn, const struct frame_header *header,
 
 static struct rpc_request *request_create(struct rpc_conn *conn, const struct frame_header *header)
 {
-    struct rpc_request *request = calloc(1, sizeof *request);
+    struct rpc_request *request = malloc(sizeof *request);
 
+    if (request != NULL)
+        *request = (struct rpc_request){0};
     if (request == NULL ||
         rpc_slots_put(&conn->requests,
                       (uint32_t)(header->request_id & (LIMIT_REQUESTS_PER_CONN - 1)),

@@ -12,6 +12,7 @@ static void free_rpc(struct rpc *rpc)
     free((void *)(uintptr_t)rpc->identity.token.at);
     free((void *)(uintptr_t)rpc->identity.name.at);
     free(rpc->scratch);
+    free(rpc->spare);
     free(rpc->input);
     free(rpc->sink);
     free(rpc);

@@ -38,9 +38,28 @@ static void make_dirty(struct rpc_conn *conn)
     rpc_soon(conn->rpc);
 }
 
+/* A block comes and goes with each turn: one is kept. */
+static struct rpc_out *out_take(struct rpc *rpc, size_t capacity)
+{
+    struct rpc_out *out = rpc->spare;
+
+    if (out == NULL || capacity != BLOCK_SIZE)
+        return malloc(sizeof *out + capacity);
+    rpc->spare = NULL;
+    return out;
+}
+
+static void out_give(struct rpc *rpc, struct rpc_out *out)
+{
+    if (rpc->spare != NULL || out->capacity != BLOCK_SIZE)
+        free(out);
+    else
+        rpc->spare = out;
+}
+
 static struct rpc_out *out_create(struct rpc_conn *conn, size_t capacity, bool held)
 {
-    struct rpc_out *out = malloc(sizeof *out + capacity);
+    struct rpc_out *out = out_take(conn->rpc, capacity);
 
     if (out == NULL) {
         rpc_count(conn->rpc, RPC_METRIC_no_memory);
@@ -123,7 +142,7 @@ static void out_free(struct rpc_conn *conn, struct rpc_out *out, enum snow_statu
         out->call->sent_ns = conn->sent_ns;
         out->call->out = NULL;
     }
-    free(out);
+    out_give(conn->rpc, out);
     if (on_sent != NULL)
         on_sent(sent_owner, status);
 }
