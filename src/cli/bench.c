@@ -9,7 +9,8 @@
 
 const char *bench_op_name(enum bench_op op)
 {
-    static const char *const names[] = {"any", "put", "get", "exists", "memcpy", "ring", "idle"};
+    static const char *const names[] = {"any",  "put",    "get",  "exists",
+                                        "view", "memcpy", "ring", "idle"};
 
     return names[op];
 }
@@ -78,9 +79,9 @@ static void choose_sides(const struct bench_row *row, struct side sides[2])
         break;
     default:
         sides[0].ops = &bench_client;
-        sides[1].ops = row->transport == SNOW_TRANSPORT_TCP ? &bench_raw
-                       : row->op == BENCH_EXISTS            ? &bench_ring
-                                                            : &bench_memcpy;
+        sides[1].ops = row->transport == SNOW_TRANSPORT_TCP               ? &bench_raw
+                       : row->op == BENCH_EXISTS || row->op == BENCH_VIEW ? &bench_ring
+                                                                          : &bench_memcpy;
         break;
     }
 }
@@ -294,12 +295,15 @@ static bool make_row(const struct bench *bench, struct bench_row *row)
                            .replicas = or_else(options->copies, 1)};
     if (row->op == BENCH_EXISTS || row->op == BENCH_RING)
         row->size = 0;
+    if (row->op == BENCH_VIEW)
+        row->transport = SNOW_TRANSPORT_SHM;
     if (row->op == BENCH_MEMCPY || row->op == BENCH_RING) {
         row->transport = SNOW_TRANSPORT_SHM;
         return row->depth == 1 && row->replicas == 1 &&
                (row->op == BENCH_MEMCPY || row->threads == 1);
     }
     return (row->op == BENCH_PUT || row->replicas == 1) &&
+           (row->op != BENCH_VIEW || row->depth == 1) &&
            row->size * row->batch * row->depth * row->threads <= 4 * GIB;
 }
 
@@ -312,8 +316,8 @@ static int run_rows(struct bench *bench)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         chosen += is_chosen(bench, &rows[i]);
     if (chosen == 0 && !make_row(bench, &own)) {
-        cli_error(bench->cli, "there is no such row: get and exists know one copy, memcpy and ring "
-                              "neither depth nor copies, and a call has at most 4 GiB");
+        cli_error(bench->cli, "there is no such row: get, exists and view know one copy, view, "
+                              "memcpy and ring no depth, and a call has at most 4 GiB");
         return CLI_USAGE;
     }
     bench_report_begin(bench);

@@ -38,6 +38,8 @@ static void fill(struct client_call *call)
                                               .size = row->size,
                                               .depth = i,
                                               .replicas = (uint8_t)row->replicas};
+        else if (row->op == BENCH_VIEW)
+            call->views[i] = (struct snow_view){.key = key};
         else if (row->op == BENCH_GET)
             call->gets[i] = (struct snow_get){.key = key, .to = at, .room = row->size};
         else
@@ -51,13 +53,16 @@ static enum snow_status check(const struct client_call *call)
     const struct bench_row *row = &call->thread->side->row;
 
     for (uint32_t i = 0; i < row->batch; i++) {
-        enum snow_status status = row->op == BENCH_PUT   ? call->puts[i].status
-                                  : row->op == BENCH_GET ? call->gets[i].status
-                                                         : call->stats[i].status;
+        enum snow_status status = row->op == BENCH_PUT    ? call->puts[i].status
+                                  : row->op == BENCH_GET  ? call->gets[i].status
+                                  : row->op == BENCH_VIEW ? call->views[i].status
+                                                          : call->stats[i].status;
 
         if (status != SNOW_OK)
             return status;
         if (row->op == BENCH_GET && call->gets[i].size != row->size)
+            return SNOW_CORRUPT;
+        if (row->op == BENCH_VIEW && (call->views[i].size != row->size || call->views[i].copied))
             return SNOW_CORRUPT;
     }
     return SNOW_OK;
@@ -129,6 +134,9 @@ static void call_once(struct client_call *call)
     case BENCH_GET:
         ignored = snow_get(side->client, call->gets, side->row.batch, NULL);
         break;
+    case BENCH_VIEW:
+        ignored = snow_view(side->client, call->views, side->row.batch, NULL);
+        break;
     default:
         ignored = snow_exists(side->client, call->stats, side->row.batch, NULL);
         break;
@@ -155,6 +163,8 @@ void bench_calls_blocking(void *argument)
         call_once(call);
         now_ns = env_now_ns(env);
         count_call(call, now_ns);
+        if (thread->side->row.op == BENCH_VIEW)
+            snow_view_end(call->views, thread->side->row.batch);
     }
     thread->elapsed_ns += now_ns - from_ns;
 }

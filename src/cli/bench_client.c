@@ -31,6 +31,11 @@ static uint64_t batch_count(const struct bench_row *row)
     return row->op == BENCH_EXISTS ? EXISTS_BATCHES : batches;
 }
 
+static bool reads(const struct bench_row *row)
+{
+    return row->op == BENCH_GET || row->op == BENCH_VIEW;
+}
+
 /* Keys of objects in random order: what was put one after the other is not read so. */
 static bool make_keys(struct client_side *side)
 {
@@ -50,7 +55,7 @@ static bool make_keys(struct client_side *side)
 
         bench_key(bench->run, number, side->keys + i * BENCH_KEY_SIZE, BENCH_KEY_SIZE);
     }
-    for (uint64_t i = count; i-- > 1 && row->op == BENCH_GET;) {
+    for (uint64_t i = count; i-- > 1 && reads(row);) {
         uint8_t *a = side->keys + i * BENCH_KEY_SIZE;
         uint8_t *b = side->keys + rng_below(&rng, i + 1) * BENCH_KEY_SIZE;
         uint8_t kept[BENCH_KEY_SIZE];
@@ -110,7 +115,7 @@ static bool load(struct client_side *side, uint64_t objects, uint64_t size)
 
 static bool load_all(struct client_side *side)
 {
-    if (side->row.op == BENCH_GET) {
+    if (reads(&side->row)) {
         side->loaded = side->batches * side->row.batch;
         return load(side, side->loaded, side->row.size);
     }
@@ -173,7 +178,8 @@ static bool open_thread(struct client_side *side, uint32_t index)
         call->puts = calloc(row->batch, sizeof(*call->puts));
         call->gets = calloc(row->batch, sizeof(*call->gets));
         call->stats = calloc(row->batch, sizeof(*call->stats));
-        if (call->puts == NULL || call->gets == NULL || call->stats == NULL)
+        call->views = calloc(row->batch, sizeof(*call->views));
+        if (call->puts == NULL || call->gets == NULL || call->stats == NULL || call->views == NULL)
             return false;
     }
     return true;
@@ -183,7 +189,11 @@ static bool open_thread(struct client_side *side, uint32_t index)
 static bool measure_wire(struct client_side *side)
 {
     struct client_thread *thread = &side->threads[0];
-    enum snow_status status = bench_calls_connect(thread);
+    enum snow_status status;
+
+    if (side->row.op == BENCH_VIEW)
+        return true; /* none are driven by events */
+    status = bench_calls_connect(thread);
 
     thread->status = SNOW_OK;
     thread->window_ns = UINT64_C(60) * NS_PER_S;
@@ -218,6 +228,7 @@ static void side_close(void *pointer)
             free(thread->calls[i].puts);
             free(thread->calls[i].gets);
             free(thread->calls[i].stats);
+            free(thread->calls[i].views);
         }
         free(thread->memory);
     }

@@ -12,6 +12,7 @@ struct client_call {
     struct snow_put *puts;
     struct snow_get *gets;
     struct snow_stat *stats;
+    struct snow_view *views;
     uint8_t *memory; /* of its objects */
     uint64_t began_ns;
     struct client_put_op put;

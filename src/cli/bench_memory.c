@@ -1,16 +1,12 @@
-/* Limits of shared memory: copying from random places, and a word that goes there and back between
- * two threads. */
+/* The limit of bytes in shared memory: copying from random places. */
 #include "cli/bench.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define REGION_CACHES 4u /* the region is that many times the largest cache: nothing is hot */
 #define COPY_PER_LOOK (64 * KIB)
 #define CALLS_PER_LOOK 16u /* at the clock */
-
-/* ---- memcpy --------------------------------------------------------------------------------- */
 
 struct copier {
     struct copy_side *side;
@@ -127,128 +123,3 @@ static bool copy_run(void *pointer, uint64_t window_ns, struct bench_round *roun
 
 const struct bench_side_ops bench_memcpy = {
     .name = "memcpy", .open = copy_open, .run = copy_run, .close = copy_close};
-
-/* ---- ring ----------------------------------------------------------------------------------- */
-
-#define SPINS_MAX 2000000000u /* seconds */
-#define LINE_BYTES 128        /* two cache lines: what is fetched together */
-
-struct ring_side {
-    struct bench *bench;
-    uint32_t batch; /* items that one trip stands for */
-    _Alignas(LINE_BYTES) _Atomic uint64_t there;
-    _Alignas(LINE_BYTES) _Atomic uint64_t back;
-    _Alignas(LINE_BYTES) uint64_t window_ns;
-    struct bench_samples *samples;
-    uint64_t trips;
-    uint64_t elapsed_ns;
-};
-
-struct ring_end {
-    struct ring_side *side;
-    bool answers;
-};
-
-#define RING_STOP UINT64_MAX
-
-static void ring_answer(struct ring_side *side)
-{
-    uint64_t seen = 0;
-
-    while (seen != RING_STOP) {
-        uint64_t now = atomic_load_explicit(&side->there, memory_order_acquire);
-
-        if (now == seen)
-            continue;
-        seen = now;
-        atomic_store_explicit(&side->back, seen, memory_order_release);
-    }
-}
-
-/* False: the other thread never started. */
-static bool ring_await(struct ring_side *side, uint64_t word)
-{
-    for (uint32_t i = 0; i < SPINS_MAX; i++) {
-        if (atomic_load_explicit(&side->back, memory_order_acquire) == word)
-            return true;
-    }
-    return false;
-}
-
-static void ring_ask(struct ring_side *side)
-{
-    struct env *env = side->bench->cli->env;
-    uint64_t from_ns = env_now_ns(env);
-    uint64_t now_ns = from_ns;
-    uint64_t word = 0;
-
-    while (now_ns - from_ns < side->window_ns) {
-        uint64_t began_ns = now_ns;
-
-        for (uint32_t i = 0; i < CALLS_PER_LOOK; i++) {
-            atomic_store_explicit(&side->there, ++word, memory_order_release);
-            if (!ring_await(side, word))
-                goto stop;
-        }
-        now_ns = env_now_ns(env);
-        bench_sample(side->samples, (now_ns - began_ns) / CALLS_PER_LOOK);
-    }
-stop:
-    side->trips = word;
-    side->elapsed_ns = now_ns - from_ns;
-    atomic_store_explicit(&side->there, RING_STOP, memory_order_release);
-}
-
-static void ring_work(void *argument)
-{
-    struct ring_end *end = argument;
-
-    if (end->answers)
-        ring_answer(end->side);
-    else
-        ring_ask(end->side);
-}
-
-static void *ring_open(struct bench *bench, const struct bench_row *row)
-{
-    struct ring_side *side;
-
-    if (env_cpu_count() < 2) {
-        cli_error(bench->cli, "op ring: two threads that spin need two processors");
-        return NULL;
-    }
-    side = aligned_alloc(LINE_BYTES, sizeof(*side));
-    if (side == NULL) {
-        cli_error(bench->cli, "out of memory");
-        return NULL;
-    }
-    memset(side, 0, sizeof(*side));
-    side->bench = bench;
-    side->batch = row->batch;
-    return side;
-}
-
-static bool ring_run(void *pointer, uint64_t window_ns, struct bench_round *round,
-                     struct bench_samples *samples)
-{
-    struct ring_side *side = pointer;
-    struct ring_end ends[2] = {{.side = side}, {.side = side, .answers = true}};
-
-    side->window_ns = window_ns;
-    side->samples = samples;
-    atomic_store(&side->there, 0);
-    atomic_store(&side->back, 0);
-    if (!bench_threads_run(side->bench, 2, ring_work, ends, sizeof(ends[0])))
-        return false;
-    *round =
-        (struct bench_round){.items = side->trips * side->batch, .elapsed_ns = side->elapsed_ns};
-    return true;
-}
-
-static void ring_close(void *side)
-{
-    free(side);
-}
-
-const struct bench_side_ops bench_ring = {
-    .name = "ring", .open = ring_open, .run = ring_run, .close = ring_close};

@@ -47,8 +47,10 @@ static void *array(struct sample *sample, size_t count, size_t size)
 
 /* ---- with the master ------------------------------------------------------------------------ */
 
-static struct bench_exchange lookup(struct sample *sample, bool places)
+static struct bench_exchange lookup(struct sample *sample)
 {
+    enum bench_op op = sample->row->op;
+    bool places = op == BENCH_GET || op == BENCH_VIEW;
     uint32_t batch = sample->row->batch;
     struct wire_key *keys = array(sample, batch, sizeof(*keys));
     struct wire_found *found = array(sample, batch, sizeof(*found));
@@ -56,6 +58,8 @@ static struct bench_exchange lookup(struct sample *sample, bool places)
     struct wire_lookup_rep answer = {.items = found, .items_count = batch};
     struct wire_id id = {0};
     struct wire_lease_return_msg lease = {.operations = &id, .operations_count = 1};
+    struct wire_hold_return_req hold = {.operations = &id, .operations_count = 1};
+    struct wire_hold_return_rep held = {.returned = 1};
     struct bench_exchange exchange = {0};
 
     for (uint32_t i = 0; i < batch && !sample->failed; i++) {
@@ -67,8 +71,12 @@ static struct bench_exchange lookup(struct sample *sample, bool places)
         exchange.ask_size = frame_size(sample, REQUEST, WIRE_lookup, &ask);
         exchange.answer_size = frame_size(sample, REPLY, WIRE_lookup, &answer);
     }
-    if (places) /* the lease of a read is returned */
+    if (op == BENCH_GET) /* the lease of a read is returned */
         exchange.ask_size += frame_size(sample, ONEWAY, WIRE_lease_return, &lease);
+    if (op == BENCH_VIEW) { /* so is what was held for views, and that is answered */
+        exchange.ask_size += frame_size(sample, REQUEST, WIRE_hold_return, &hold);
+        exchange.answer_size += frame_size(sample, REPLY, WIRE_hold_return, &held);
+    }
     free(keys);
     free(found);
     return exchange;
@@ -213,9 +221,9 @@ bool bench_shape_make(struct bench *bench, const struct bench_row *row,
         shape->master[shape->master_count++] = put_start(&sample);
         shape->master[shape->master_count++] = put_end(&sample);
     } else if (good) {
-        shape->master[shape->master_count++] = lookup(&sample, row->op == BENCH_GET);
+        shape->master[shape->master_count++] = lookup(&sample);
     }
-    if (good && row->op != BENCH_EXISTS)
+    if (good && (row->op == BENCH_PUT || row->op == BENCH_GET))
         good = cut(&sample, options, shape);
     good = good && !sample.failed;
     if (!good)

@@ -43,6 +43,7 @@ enum bench_op {
     BENCH_PUT,
     BENCH_GET,
     BENCH_EXISTS,
+    BENCH_VIEW,
     BENCH_MEMCPY,
     BENCH_RING,
     BENCH_IDLE
