@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 #define CLIENTS 1000u
-#define NODE_BYTES (64 * MIB)
+#define NODE_BYTES (256 * MIB)
+#define NODE_SLOT (4 * KIB) /* data bytes for each slot of its table: the default of nodes */
 #define CONNECT_NS (20 * NS_PER_S)
 #define SETTLE_NS (500 * NS_PER_MS)
 #define WATCH_NS (3 * NS_PER_S)
@@ -19,6 +20,7 @@ struct idle {
     struct client *clients[CLIENTS];
     uint32_t count;
     double bytes_per_client; /* of the master's memory */
+    double node_bytes;       /* of the node's memory, beside its data: meta, and the process */
     double master_percent;   /* of a core */
     double node_percent;
     double clients_percent; /* all of them */
@@ -94,6 +96,7 @@ static bool measure(struct idle *idle)
     idle->bytes_per_client = after < before ? 0 : (double)(after - before) / CLIENTS;
     master_ns = env_child_cpu_ns(&cluster->master);
     node_ns = env_child_cpu_ns(&cluster->nodes[0]);
+    idle->node_bytes = (double)env_child_resident_bytes(&cluster->nodes[0]) - (double)NODE_BYTES;
     own_ns = env_cpu_ns();
     turn_for(idle, WATCH_NS);
     idle->master_percent = percent(master_ns, env_child_cpu_ns(&cluster->master));
@@ -102,11 +105,17 @@ static bool measure(struct idle *idle)
     return true;
 }
 
+static double node_bytes_per_slot(const struct idle *idle)
+{
+    return idle->node_bytes / ((double)NODE_BYTES / NODE_SLOT);
+}
+
 static void print(const struct idle *idle)
 {
     if (idle->bench->cli->options.json) {
-        json_t *row = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f}", "op", "idle", "clients",
+        json_t *row = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f}", "op", "idle", "clients",
                                 (int)CLIENTS, "master_bytes_per_client", idle->bytes_per_client,
+                                "node_bytes_per_slot", node_bytes_per_slot(idle),
                                 "master_cpu_percent", idle->master_percent, "node_cpu_percent",
                                 idle->node_percent, "clients_cpu_percent", idle->clients_percent);
         char *text = json_dumps(row, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
@@ -118,6 +127,10 @@ static void print(const struct idle *idle)
     }
     printf("clients                   %u, connected over TCP, that ask for nothing\n", CLIENTS);
     printf("master, for each client   %.0f bytes of memory\n", idle->bytes_per_client);
+    printf(
+        "node, beside its data     %.0f bytes of memory for each slot, one for each 4 KiB of data: "
+        "%.1f %% of the data\n",
+        node_bytes_per_slot(idle), 100.0 * idle->node_bytes / (double)NODE_BYTES);
     printf("processor, of one core    master %.2f %%, node %.2f %%, all clients %.2f %%\n",
            idle->master_percent, idle->node_percent, idle->clients_percent);
 }
@@ -138,7 +151,7 @@ int bench_idle(struct bench *bench)
         return CLI_FAILED;
     }
     idle->bench = bench;
-    if (bench_cluster_need(bench, 1, NODE_BYTES, 4 * KIB) && measure(idle)) {
+    if (bench_cluster_need(bench, 1, NODE_BYTES, NODE_SLOT) && measure(idle)) {
         print(idle);
         result = CLI_DONE;
     }
