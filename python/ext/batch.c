@@ -119,7 +119,10 @@ void batch_reason(struct batch *batch, enum snow_status status)
 
 PyObject *batch_error(struct batch *batch, enum snow_status status, Py_ssize_t index)
 {
-    return error_make(batch->state, status, batch->reason, batch_key(batch, index));
+    PyObject *error = error_make(batch->state, status, batch->reason, batch_key(batch, index));
+
+    batch->reason[0] = 0; /* it was the first failed item's */
+    return error;
 }
 
 PyObject *batch_bool(struct batch *batch, enum snow_status status, Py_ssize_t index,

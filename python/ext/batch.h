@@ -54,7 +54,7 @@ PyObject *batch_key(const struct batch *batch, Py_ssize_t index);
 /* After a call of the library, by its thread: why it failed. */
 void batch_reason(struct batch *batch, enum snow_status status);
 
-/* The exception for an item. */
+/* The exception for an item; items are asked for in their order. */
 PyObject *batch_error(struct batch *batch, enum snow_status status, Py_ssize_t index);
 /* True for OK and EXISTS and UNCERTAIN, False for what `none` says, else an exception. */
 PyObject *batch_bool(struct batch *batch, enum snow_status status, Py_ssize_t index,

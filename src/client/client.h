@@ -104,6 +104,7 @@ struct client_put_op {
     uint64_t anew;          /* operation of the items that begin anew in this event; 0: none yet */
     uint64_t written_bytes; /* of items whose put_end has not been sent yet */
     uint32_t open;          /* items without a result */
+    uint32_t reason_of;     /* the item that `reason` is of */
     uint32_t flags;         /* SNOW_CALL_* */
     char segment[LIMIT_NAME_SIZE + 1];
 };

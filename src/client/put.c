@@ -104,13 +104,15 @@ static void send_aborts(struct client_put_op *op)
     op->abort_count = 0;
 }
 
-static void note_reason(struct client_put_op *op, struct bytes reason)
+static void note_reason(struct client_put_op *op, uint32_t index, struct bytes reason)
 {
     size_t size = reason.size < sizeof(op->reason) ? reason.size : sizeof(op->reason) - 1;
 
-    if (op->reason[0] != 0 || size == 0)
+    if (index > op->reason_of)
         return;
-    memcpy(op->reason, reason.at, size);
+    op->reason_of = index;
+    if (size > 0)
+        memcpy(op->reason, reason.at, size);
     op->reason[size] = 0;
 }
 
@@ -136,11 +138,21 @@ static void copy_to_twins(struct client_put_op *op)
     }
 }
 
+/* Items end in any order, and some without a reason. */
+static void drop_reason_of_later(struct client_put_op *op)
+{
+    for (uint32_t i = 0; i < op->count && i < op->reason_of; i++) {
+        if (snow_status_verdict(op->items[i].status) != SNOW_DONE)
+            op->reason[0] = 0;
+    }
+}
+
 static void finish(struct client_put_op *op)
 {
     stop(op);
     if (op->puts != NULL)
         copy_to_twins(op);
+    drop_reason_of_later(op);
     client_op_end(&op->base);
     op->on_done(op);
 }
@@ -391,7 +403,7 @@ static void take_refusal(struct client_put_op *op, uint32_t index,
     if (!waits)
         client_ask_close(&op->start, index);
     if (snow_status_verdict(status) != SNOW_DONE)
-        note_reason(op, grant->reason);
+        note_reason(op, index, grant->reason);
     give_back(op, index); /* of an earlier attempt */
     finish_item(op, index, status);
 }
@@ -623,6 +635,7 @@ static enum snow_status prepare(struct client_put_op *op, const struct snow_call
     op->written_bytes = 0;
     op->open = 0;
     op->reason[0] = 0;
+    op->reason_of = UINT32_MAX;
     op->continues = call->continues;
     op->flags = call->flags;
     if (op->count > UINT32_MAX / 2 || name_size > LIMIT_NAME_SIZE)

@@ -142,6 +142,14 @@ def test_each_item_has_its_answer(store, key):
     assert store.exists_many([]) == []
 
 
+def test_a_reason_is_its_items(store, key):
+    empty, huge, fine = store.put_many(["", key + "-huge", key], [b"x", bytes(80 << 20), b"x"])
+    assert isinstance(empty, snowskin.InvalidError) and "larger" not in str(empty)
+    assert isinstance(huge, snowskin.NoSpaceError) and fine is True
+    with pytest.raises(snowskin.NoSpaceError, match="larger than the pool"):
+        store.put(key + "-huge", bytes(80 << 20))
+
+
 def test_sequences(store, key):
     assert store.put_many((key,), (b"x",)) == [True]
     assert store.exists_many(iter([key])) == [True]

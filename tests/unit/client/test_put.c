@@ -127,6 +127,22 @@ static void no_space_says_why(void **state)
     assert_true(nth(fake, WIRE_put_start, 0)->wait_ms <= 2500);
 }
 
+/* A reason is the first failed item's or nobody's: the next one's would mislead. */
+static void a_reason_is_its_items(void **state)
+{
+    struct fake *fake = *state;
+    struct fake_put put = {.done = 0};
+    struct snow_put items[2] = {{.key = {.at = "", .size = 0}, .from = value, .size = 5},
+                                {.key = {.at = "k", .size = 1}, .from = value, .size = 5}};
+
+    say(&fake->put_starts, SNOW_NO_SPACE);
+    put_all(fake, &put, items, 2, NULL);
+    TURN_UNTIL(fake, put.done == 1);
+    assert_int_equal(items[0].status, SNOW_INVALID);
+    assert_int_equal(items[1].status, SNOW_NO_SPACE);
+    assert_string_equal(put.op.reason, "");
+}
+
 /* Nobody listens at the first node's address: given back, reported, and put on the other one. */
 static void an_unreachable_node(void **state)
 {
@@ -415,6 +431,7 @@ int main(void)
         TEST(gone_after_a_lost_end_of_a_replace),
         TEST(waiting_for_another_writer),
         TEST(no_space_says_why),
+        TEST(a_reason_is_its_items),
         TEST(an_unreachable_node),
         TEST(a_copy_that_fails_is_left_out),
         TEST(places_that_do_not_fit),
