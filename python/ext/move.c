@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HELD_BYTES ((size_t)64 << 10) /* larger results are copied without the interpreter lock */
+#define HELD_BYTES ((size_t)64 << 10) /* larger results are moved without the interpreter lock */
 
 /* ---- put ---- */
 
@@ -161,6 +161,7 @@ static void run_get(struct batch *batch, struct snow_client *client)
     batch_reason(batch, snow_get(client, batch->items, (size_t)batch->count, &batch->call));
 }
 
+/* Giving large memory back to the system takes as long as the copy: without the lock, too. */
 static PyObject *bytes_of_get(struct snow_get *item)
 {
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)item->size);
@@ -169,6 +170,8 @@ static PyObject *bytes_of_get(struct snow_get *item)
     if (to != NULL && item->size > HELD_BYTES) { /* nobody else knows of it yet */
         Py_BEGIN_ALLOW_THREADS;
         memcpy(to, item->to, item->size);
+        snow_free(item->to);
+        item->to = NULL;
         Py_END_ALLOW_THREADS;
     } else if (to != NULL) {
         memcpy(to, item->to, item->size);

@@ -105,10 +105,13 @@ def of_remove(removed):
 
 
 class Client:
-    """Calls of one process.  `slowest_s`: the longest that one took."""
+    """Calls of one process, which gives so many bytes to the pool.  `slowest_s`: the longest that
+    one took."""
 
-    def __init__(self, address, deadline_s=CALL_DEADLINE_S):
-        self.store = snowskin.Store(address, timeout=deadline_s, transport="tcp")
+    def __init__(self, address, deadline_s=CALL_DEADLINE_S, contribute=0):
+        segment = {} if contribute == 0 else {
+            "segment_size": contribute, "segment_listen": address.rpartition(":")[0] + ":0"}
+        self.store = snowskin.Store(address, timeout=deadline_s, transport="tcp", **segment)
         self.hang_s = deadline_s * HANG_S / CALL_DEADLINE_S
         self.slowest_s = 0
 
@@ -183,6 +186,15 @@ class Client:
 
     def evicted(self):
         return self.counters()["evicted_objects"]
+
+    def endpoint(self):
+        """Where others reach the memory that it gives."""
+        return self.store.segment["address"]
+
+    def expiries(self):
+        """How often somebody was taken for dead, or data for lost."""
+        told = self.counters()
+        return told["suspects"] + told["lost_copies"] + told["lost_objects"]
 
     def close(self):
         self.store.close()
