@@ -84,7 +84,11 @@ struct snow_options {
     uint32_t send_buffer;     /* bytes of a connection's; 0: as the system grows them */
     uint32_t receive_buffer;
     const struct snow_segment *segment; /* NULL: this process gives no memory */
-    uint64_t reserved[4];
+    /* 1: what is put goes to the segment of this process, else to one of this host, while they have
+     * room or can make it; a put's own `segment` comes before.  Second copies go to other hosts. */
+    uint32_t local_first;
+    uint32_t spare; /* 0 */
+    uint64_t reserved[3];
 };
 
 SNOW_API void snow_options_init(struct snow_options *options);

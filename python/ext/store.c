@@ -21,6 +21,7 @@ enum open_arg {
     OPEN_SEGMENT_DOMAIN,
     OPEN_SEGMENT_LISTEN,
     OPEN_SEGMENT_POPULATE,
+    OPEN_LOCAL_FIRST,
     OPEN_ARGS
 };
 
@@ -54,27 +55,19 @@ static bool take_segment(PyObject **values, struct snow_segment *segment,
 static bool take_options(PyObject *args, PyObject *keywords, struct snow_options *options,
                          struct snow_segment *segment)
 {
-    static char *names[] = {"master",
-                            "token",
-                            "name",
-                            "timeout",
-                            "wait",
-                            "guard",
-                            "verify",
-                            "transport",
-                            "segment_size",
-                            "segment_name",
-                            "segment_domain",
-                            "segment_listen",
-                            "segment_populate",
-                            NULL};
+    /* In the order of enum open_arg. */
+    static char *names[] = {"master",           "token",          "name",
+                            "timeout",          "wait",           "guard",
+                            "verify",           "transport",      "segment_size",
+                            "segment_name",     "segment_domain", "segment_listen",
+                            "segment_populate", "local_first",    NULL};
     PyObject *values[OPEN_ARGS] = {NULL};
+    PyObject **at = values;
 
     snow_options_init(options);
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOO", names, &values[0],
-                                     &values[1], &values[2], &values[3], &values[4], &values[5],
-                                     &values[6], &values[7], &values[8], &values[9], &values[10],
-                                     &values[11], &values[12]))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOOO", names, at, at + 1, at + 2,
+                                     at + 3, at + 4, at + 5, at + 6, at + 7, at + 8, at + 9,
+                                     at + 10, at + 11, at + 12, at + 13))
         return false;
     if (values[OPEN_VERIFY] != NULL) {
         int verify = PyObject_IsTrue(values[OPEN_VERIFY]);
@@ -90,6 +83,7 @@ static bool take_options(PyObject *args, PyObject *keywords, struct snow_options
            args_seconds(values[OPEN_WAIT], "wait", &options->wait_ms) &&
            args_seconds(values[OPEN_GUARD], "guard", &options->guard_ms) &&
            args_choice(values[OPEN_TRANSPORT], "transport", transports, &options->transport) &&
+           args_flag(values[OPEN_LOCAL_FIRST], 1, &options->local_first) &&
            take_segment(values, segment, options);
 }
 
@@ -658,7 +652,8 @@ static PyType_Slot slots[] = {
      "Store(master='127.0.0.1:7600', *, token=None, name=None, timeout=5.0, wait=None, "
      "guard=None,\n"
      "      verify=True, transport='any', segment_size=0, segment_name=None,\n"
-     "      segment_domain=None, segment_listen=None, segment_populate='ahead')\n--\n\n"
+     "      segment_domain=None, segment_listen=None, segment_populate='ahead',\n"
+     "      local_first=False)\n--\n\n"
      "A connection to a cluster. Any number of threads may use one at once.\n\n"
      "timeout: seconds a call may take, if it names none. wait: of those, how long a put waits "
      "for\n"
@@ -666,7 +661,9 @@ static PyType_Slot slots[] = {
      "force. verify: compare checksums of what comes from other hosts. transport: 'any', 'tcp' or\n"
      "'shm'. segment_size: bytes that this process gives to the cluster until close(), committed\n"
      "as they are needed ('ahead') or all; segment_listen: where other hosts reach them,\n"
-     "'127.0.0.1:0' if not given. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors:\n"
+     "'127.0.0.1:0' if not given. local_first: puts go to this process's segment, else to one of "
+     "this\n"
+     "host, while these can take them. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors:\n"
      "snowskin.Error and its subclasses."},
     {Py_tp_new, store_new},
     {Py_tp_dealloc, dealloc},

@@ -68,6 +68,7 @@ class Store:
         segment_domain: str | None = None,
         segment_listen: str | None = None,
         segment_populate: Literal["ahead", "all"] = "ahead",
+        local_first: bool = False,
     ) -> Self: ...
     def put(
         self, key: Key, value: Value, *, replace: bool = False, replicas: int = 1,

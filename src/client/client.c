@@ -146,6 +146,7 @@ static void on_up(struct rpc_peer *peer, const struct wire_hello_rep *hello)
     client->link_failure = SNOW_OK;
     client->reason[0] = 0;
     return_owed(client);
+    client_nodes_refresh(client); /* the first read is to know already what is near */
     list_init(&asking);
     while ((link = list_pop(&client->asking)) != NULL)
         list_push(&asking, link);
@@ -293,6 +294,11 @@ enum snow_status client_create(struct env_loop *loop, const struct client_option
     *created = client;
     *reason = "";
     return SNOW_OK;
+}
+
+void client_own_node_set(struct client *client, uint64_t incarnation)
+{
+    client->own_node = incarnation;
 }
 
 struct abort {

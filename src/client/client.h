@@ -44,6 +44,7 @@ struct client_options {
     uint32_t deadline_ms; /* of an operation that names none; 0: 5000 */
     uint32_t wait_ms;     /* of a put for room or another writer; 0: half the deadline */
     uint32_t guard_ms;    /* look-ups keep others from removing what was found; 0: not */
+    bool local_first;     /* puts go to nodes of this host, reads come from there, while they can */
     enum client_way way;
     struct transport_options transport;
     struct env_socket_options socket; /* of all its connections; congestion is copied */
@@ -59,6 +60,9 @@ MUST_CHECK enum snow_status client_create(struct env_loop *loop,
                                           struct client **client, const char **reason);
 /* Its operations have ended.  Not from a callback. */
 void client_destroy(struct client *client);
+
+/* This process gives memory itself, as the node of this incarnation: the nearest of all. */
+void client_own_node_set(struct client *client, uint64_t incarnation);
 
 /* OK: the link to the master is up.  NOT_READY: no try has ended yet.  Else why the last one
  * failed; *reason (may be ""; until the next turn) is what the master said. */

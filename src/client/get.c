@@ -152,37 +152,49 @@ static void miss(struct client_get_op *op, uint32_t index)
     finish_item(op, index, SNOW_NOT_FOUND);
 }
 
-/* Of the copies that were not tried, the next one whose nodes have not failed lately, else one
- * whose nodes are at least not avoided; false: none. */
+/* The rank of a copy is that of the worst of its nodes; `from`: its first place. */
+static enum node_rank rank_copy(const struct client_get_op *op, const struct get_item *get,
+                                uint32_t from)
+{
+    enum node_rank worst = NODE_OWN;
+
+    for (uint32_t i = from; i < get->place_count; i++) {
+        enum node_rank rank;
+
+        if (get->places[i].replica != get->places[from].replica)
+            continue;
+        rank = client_node_rank(op->base.client, get->places[i].node);
+        if (rank > worst)
+            worst = rank;
+    }
+    return worst;
+}
+
+/* Of the copies that were not tried, the nearest whose nodes have not failed lately, else one whose
+ * nodes are at least not avoided; false: none. */
 static bool next_copy(struct client_get_op *op, struct get_item *get, uint8_t *replica)
 {
-    bool found = false;
+    enum node_rank best = NODE_AVOIDED;
+    uint16_t seen = get->tried;
 
     for (uint32_t i = 0; i < get->place_count; i++) {
-        enum node_health worst = NODE_WORKS;
         uint8_t candidate = get->places[i].replica;
+        enum node_rank rank;
 
-        if (get->tried & 1u << candidate || (found && candidate == *replica))
+        if (seen & 1u << candidate)
             continue;
-        for (uint32_t k = i; k < get->place_count; k++) {
-            enum node_health health = client_node_health(op->base.client, get->places[k].node);
-
-            if (get->places[k].replica == candidate && health > worst)
-                worst = health;
-        }
-        if (worst == NODE_AVOIDED) {
+        seen = (uint16_t)(seen | 1u << candidate);
+        rank = rank_copy(op, get, i);
+        if (rank == NODE_AVOIDED) {
             client_count(op->base.client, CLIENT_METRIC_moves_avoided, 1);
             get->tried = (uint16_t)(get->tried | 1u << candidate);
             get->failure = SNOW_UNREACHABLE;
-            continue;
-        }
-        if (!found || worst == NODE_WORKS)
+        } else if (rank < best) {
+            best = rank;
             *replica = candidate;
-        found = true;
-        if (worst == NODE_WORKS)
-            return true;
+        }
     }
-    return found;
+    return best < NODE_AVOIDED;
 }
 
 /* Cuts out of a place what is wanted of it; false: nothing. */

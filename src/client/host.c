@@ -112,6 +112,11 @@ bool host_is_mounted(const struct host *host)
     return node_is_mounted(host->node);
 }
 
+uint64_t host_incarnation(const struct host *host)
+{
+    return node_incarnation(host->node);
+}
+
 void host_close(struct host *host, struct env_loop *loop)
 {
     node_leave(host->node);

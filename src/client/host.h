@@ -17,6 +17,7 @@ MUST_CHECK enum snow_status host_open(struct env *env, const struct snow_options
                                       struct host **host, const char **reason);
 /* The master has it: it may be used. */
 bool host_is_mounted(const struct host *host);
+uint64_t host_incarnation(const struct host *host);
 /* Its bytes are gone, and the master knows, unless it is out of reach.  `loop` turns meanwhile. */
 void host_close(struct host *host, struct env_loop *loop);
 

@@ -27,6 +27,7 @@ struct client_node {
     bool known; /* address and incarnation are as the master told */
     bool told;  /* the last answer of the master told of it */
     uint64_t incarnation;
+    bool on_host;                /* on this one */
     bool moved;                  /* since the links were made */
     struct transport_link *link; /* NULL: not connected yet */
     struct transport_link *near; /* its memory, on this host; NULL: not connected yet */
@@ -44,7 +45,8 @@ struct client {
     struct env_loop *loop;
     struct rpc *rpc;
     struct rpc_peer master;
-    uint32_t term; /* of the master that the numbers of nodes are from */
+    uint64_t own_node; /* incarnation of the node in this process; 0: none */
+    uint32_t term;     /* of the master that the numbers of nodes are from */
     struct client_options options;
     char congestion[ENV_CONGESTION_SIZE];
     struct rng rng;
@@ -134,6 +136,9 @@ bool client_places_check(const struct wire_place *places, uint32_t count, uint64
 
 enum snow_status client_put_check(const struct snow_put *item, struct client_buffers *buffers);
 struct wire_put_item client_put_wire(const struct snow_put *item);
+/* Where the caller wants it. */
+void client_put_place(const struct client *client, const char *segment,
+                      struct wire_put_start_req *message);
 /* That the slots of this grant store. */
 uint16_t client_put_slot_flags(const struct snow_put *item, const struct wire_put_grant *grant);
 /* Until when an operation of that deadline waits for room or another writer. */
@@ -148,12 +153,15 @@ struct client_node *client_node_find(struct client *client, uint32_t number);
 void client_nodes_doubt(struct client *client);
 /* Asks the master for addresses, unless that is under way. */
 void client_nodes_refresh(struct client *client);
-enum node_health {
+/* Which one is read from first. */
+enum node_rank {
+    NODE_OWN,     /* in this process */
+    NODE_NEAR,    /* on this host */
     NODE_WORKS,   /* as far as is known */
     NODE_DOUBTED, /* it has failed and not worked since: whoever can goes round it */
     NODE_AVOIDED  /* it has failed a moment ago */
 };
-enum node_health client_node_health(struct client *client, uint32_t number);
+enum node_rank client_node_rank(struct client *client, uint32_t number);
 /* It could not be reached; it moved something. */
 /* took_ns: how long it took to see that. */
 void client_node_failed(struct client *client, struct client_node *node, uint64_t took_ns);

@@ -52,8 +52,9 @@ static void set_near(const struct client *client, struct client_node *node,
                      const struct wire_node_info *info)
 {
     node->near_address[0] = 0;
+    node->on_host = bytes_equal(info->host, bytes_of_string(env_host(client->env)));
     if (client->options.way == CLIENT_WAY_TCP || info->near.size > LIMIT_NAME_SIZE ||
-        !bytes_equal(info->host, bytes_of_string(env_host(client->env))))
+        !node->on_host)
         return;
     memcpy(node->near_address, info->near.at, info->near.size);
     node->near_address[info->near.size] = 0;
@@ -178,13 +179,17 @@ void client_nodes_doubt(struct client *client)
 
 /* ---- health --------------------------------------------------------------------------------- */
 
-enum node_health client_node_health(struct client *client, uint32_t number)
+enum node_rank client_node_rank(struct client *client, uint32_t number)
 {
     const struct client_node *node = client_node_find(client, number);
 
-    /* Asked for each item: most nodes never failed, and the clock costs more than the rest. */
-    if (node == NULL || node->failures == 0)
+    if (node == NULL)
         return NODE_WORKS;
+    /* Asked for each item: most nodes never failed, and the clock costs more than the rest. */
+    if (node->failures == 0)
+        return !node->on_host                          ? NODE_WORKS
+               : node->incarnation == client->own_node ? NODE_OWN
+                                                       : NODE_NEAR;
     return client_now_ns(client) < node->avoid_until_ns ? NODE_AVOIDED : NODE_DOUBTED;
 }
 

@@ -230,6 +230,16 @@ struct wire_put_item client_put_wire(const struct snow_put *item)
                                   .flags = item->replace ? WIRE_PUT_REPLACE : 0};
 }
 
+void client_put_place(const struct client *client, const char *segment,
+                      struct wire_put_start_req *message)
+{
+    message->segment = bytes_of_string(segment);
+    if (!client->options.local_first)
+        return;
+    message->host = bytes_of_string(env_host(client->env));
+    message->own_node = client->own_node;
+}
+
 static const void *build_start(struct client_ask *ask, const uint32_t *items, uint32_t count,
                                struct arena *arena)
 {
@@ -245,7 +255,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
     if (now_ns < op->wait_until_ns)
         message->wait_ms = (uint32_t)((op->wait_until_ns - now_ns) / NS_PER_MS);
     message->wait_writer = (op->flags & SNOW_CALL_NO_WAIT_WRITER) == 0;
-    message->segment = bytes_of_string(op->segment);
+    client_put_place(op->base.client, op->segment, message);
     message->items = arena_array(arena, count, sizeof(*message->items));
     if (message->items == NULL)
         return NULL;

@@ -55,6 +55,7 @@ static void fill_options(const struct snow_options *from, const char *name,
     to->wait_ms = from->wait_ms;
     to->guard_ms = from->guard_ms;
     to->way = (enum client_way)from->transport;
+    to->local_first = from->local_first != 0;
     if (from->connections != 0)
         to->transport.lanes = from->connections;
     to->socket.congestion = from->congestion;
@@ -116,6 +117,7 @@ static enum snow_status open_host(struct snow_client *client, const struct snow_
         }
         env_loop_turn(client->loop, NS_PER_MS, 0);
     }
+    client_own_node_set(client->client, host_incarnation(client->host));
     return SNOW_OK;
 }
 
@@ -160,7 +162,7 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
         turns_reason_set("options: the address of the master is missing");
         return SNOW_INVALID;
     }
-    if (CLIENT_RESERVED(options) != SNOW_OK) {
+    if (CLIENT_RESERVED(options) != SNOW_OK || options->spare != 0) {
         turns_reason_set("options.reserved: set by a program that is newer than this library");
         return SNOW_INVALID;
     }
@@ -172,7 +174,9 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
     turns_init(client);
     env_process_name(name, sizeof(name));
     fill_options(options, name, &filled);
-    if (options->transport > SNOW_TRANSPORT_SHM)
+    if (options->local_first > 1)
+        turns_reason_set("options: local_first is 0 or 1");
+    else if (options->transport > SNOW_TRANSPORT_SHM)
         turns_reason_set("options: transport is none of any, tcp, shm");
     else if (options->congestion != NULL && !env_congestion_is_usable(options->congestion))
         turns_reason_set("options: the kernel does not give that congestion control");

@@ -273,7 +273,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
     if (now_ns < op->wait_until_ns)
         message->wait_ms = (uint32_t)((op->wait_until_ns - now_ns) / NS_PER_MS);
     message->wait_writer = (op->flags & SNOW_CALL_NO_WAIT_WRITER) == 0;
-    message->segment = bytes_of_string(op->segment);
+    client_put_place(op->base.client, op->segment, message);
     message->items = arena_take(arena, sizeof(*message->items));
     if (message->items == NULL)
         return NULL;

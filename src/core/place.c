@@ -6,8 +6,9 @@
  *           of two random candidates (--placement=request); or each goes its own way (spread).
  *           An object goes into one extent when it can, else into pieces of that segment; into
  *           pieces of several when it is larger than one.  One of more than 64 MiB is striped over
- *           several nodes that have room.  Copies go to different nodes, and to different failure
- *           domains, or at least hosts, when there are enough.
+ *           several nodes that have room.  What its writer wants in a segment of a name, or on its
+ *           own host, goes there, while that has room or victims.  Copies go to different nodes,
+ *           and to different failure domains, or at least hosts, when there are enough.
  * Threads.  The core's own. */
 #include "core/inside.h"
 
@@ -35,7 +36,19 @@ struct choice {
     const struct part *taken; /* parts of earlier replicas: other nodes, then other hosts */
     uint32_t taken_count;
     struct bytes name; /* preferred, may be empty */
+    /* The writer's, when its own are preferred. */
+    struct bytes host;    /* may be empty */
+    uint64_t incarnation; /* of the node in its process; 0: none */
 };
+
+/* Which segments are looked at, the nearest first. */
+enum nearness { NAMED, OWN_PROCESS, OWN_HOST, ANYWHERE };
+
+static struct choice choice_of(const struct wire_put_start_req *put, const struct part *taken)
+{
+    return (struct choice){
+        .taken = taken, .name = put->segment, .host = put->host, .incarnation = put->own_node};
+}
 
 static const struct node *node_of(const struct core *core, const struct part *part)
 {
@@ -73,9 +86,26 @@ static uint32_t distance(const struct core *core, const struct choice *choice,
     return least;
 }
 
-/* One that may serve, of this name if it is not empty: the farthest, from a random start on. */
+static bool is_at(const struct core *core, const struct choice *choice,
+                  const struct segment *segment, enum nearness where)
+{
+    const struct node *node = core->nodes[segment->node];
+
+    switch (where) {
+    case NAMED:
+        return choice->name.size > 0 && bytes_equal(choice->name, bytes_of_string(segment->name));
+    case OWN_PROCESS:
+        return choice->incarnation != 0 && node->incarnation == choice->incarnation;
+    case OWN_HOST:
+        return choice->host.size > 0 && bytes_equal(choice->host, bytes_of_string(node->host));
+    default:
+        return true;
+    }
+}
+
+/* One that may serve, of these: the farthest from what is taken, from a random start on. */
 static struct segment *random_segment(struct core *core, const struct choice *choice,
-                                      struct bytes name)
+                                      enum nearness where)
 {
     struct segment *best = NULL;
     uint32_t farthest = 0;
@@ -87,8 +117,7 @@ static struct segment *random_segment(struct core *core, const struct choice *ch
     for (uint32_t i = 0; i < core->segment_count; i++) {
         struct segment *segment = core->segments[(start + i) % core->segment_count];
 
-        if (!may_serve(core, choice, segment) ||
-            (name.size > 0 && !bytes_equal(name, bytes_of_string(segment->name))))
+        if (!is_at(core, choice, segment, where) || !may_serve(core, choice, segment))
             continue;
         uint32_t far = distance(core, choice, segment);
 
@@ -127,14 +156,30 @@ static struct segment *better(struct core *core, struct segment *a, struct segme
     return core->policy->before(core, b_victim, a_victim) ? b : a;
 }
 
-static struct segment *better_of_two(struct core *core, const struct choice *choice)
+static struct segment *better_of_two(struct core *core, const struct choice *choice,
+                                     enum nearness where)
 {
-    struct segment *one = random_segment(core, choice, bytes_of(NULL, 0));
+    struct segment *one = random_segment(core, choice, where);
 
     if (core->segment_count < 2 || one == NULL)
         return one;
     /* As far as the first: there is none farther. */
-    return better(core, one, random_segment(core, choice, bytes_of(NULL, 0)));
+    return better(core, one, random_segment(core, choice, where));
+}
+
+/* Where the writer wants it; NULL: it says nothing, or there is no such segment.  Copies of it have
+ * to be far from that: they go anywhere. */
+static struct segment *wanted_segment(struct core *core, const struct choice *choice)
+{
+    struct segment *segment = NULL;
+
+    if (choice->name.size > 0)
+        segment = better_of_two(core, choice, NAMED);
+    for (int where = OWN_PROCESS; where < ANYWHERE && segment == NULL; where++) {
+        if (choice->host.size > 0 && choice->taken_count == 0)
+            segment = better_of_two(core, choice, (enum nearness)where);
+    }
+    return segment;
 }
 
 /* Where the request's objects go now: all to one segment, until they are many; when each goes
@@ -155,10 +200,9 @@ static struct segment *choose(struct core *core, const struct request *request,
     if (kept != UINT16_MAX && (first || !request->lacking_first) &&
         may_serve(core, choice, core->segments[kept]))
         return core->segments[kept];
-    struct segment *named =
-        choice->name.size > 0 ? random_segment(core, choice, choice->name) : NULL;
+    struct segment *wanted = wanted_segment(core, choice);
 
-    return named != NULL ? named : better_of_two(core, choice);
+    return wanted != NULL ? wanted : better_of_two(core, choice, ANYWHERE);
 }
 
 /* ---- taking ---- */
@@ -241,7 +285,7 @@ static bool take_stripe(struct core *core, const struct choice *choice, uint64_t
 
     others.taken_count += *count; /* the parts of this replica stand behind those of the others */
     for (uint32_t try = 0; try < STRIPE_TRIES; try++) {
-        struct segment *segment = better_of_two(core, &others);
+        struct segment *segment = better_of_two(core, &others, ANYWHERE);
         uint32_t before = *count;
 
         if (segment == NULL)
@@ -349,14 +393,14 @@ static uint32_t open_nodes(const struct core *core)
 }
 
 /* Over how many nodes each copy is striped: one for each 64 MiB, as far as there are nodes for all
- * copies. */
+ * copies; not what its writer wants in one place. */
 static uint32_t width_of(const struct core *core, const struct wire_put_start_req *put,
                          const struct wire_put_item *item)
 {
     uint64_t width = (item->size + REQUEST_SHARE - 1) / REQUEST_SHARE;
     uint64_t nodes;
 
-    if (width < 2 || put->segment.size > 0)
+    if (width < 2 || put->segment.size > 0 || put->host.size > 0)
         return 1;
     nodes = open_nodes(core) / item->replicas;
     if (width > nodes)
@@ -383,7 +427,7 @@ enum snow_status core_place(struct core *core, struct request *request, uint32_t
                         .owner = owner,
                         .parts_max = parts_max(item->size, item->replicas),
                         .width = width_of(core, put, item)};
-    struct choice choice = {.taken = parts, .name = put->segment};
+    struct choice choice = choice_of(put, parts);
 
     *count = 0;
     if (core_session_is_full(core, core->sessions[request->session], item->size))
@@ -422,7 +466,7 @@ enum snow_status core_place(struct core *core, struct request *request, uint32_t
 struct segment *core_place_lacking(struct core *core, struct request *request)
 {
     const struct wire_put_start_req *put = request->message;
-    struct choice choice = {.name = put->segment};
+    struct choice choice = choice_of(put, NULL);
 
     if (request->lacking != UINT16_MAX && core_segment_open(core, core->segments[request->lacking]))
         return core->segments[request->lacking];
@@ -436,23 +480,34 @@ struct segment *core_place_lacking(struct core *core, struct request *request)
     return segment;
 }
 
+static bool may_make_room(struct core *core, const struct request *request, struct segment *segment,
+                          uint64_t bytes)
+{
+    if (segment->index == request->lacking || !core_segment_open(core, segment) ||
+        (!request->lacking_first && segment->node == core->segments[request->segment]->node))
+        return false;
+    return core_victim_next(core, segment) != 0 || core_segment_can_grow(segment) ||
+           space_largest_run(segment->space) >= bytes;
+}
+
 struct segment *core_place_elsewhere(struct core *core, struct request *request, uint64_t bytes)
 {
+    struct choice choice = choice_of(request->message, NULL);
     uint32_t start = (uint32_t)rng_below(&core->rng, core->segment_count);
 
-    for (uint32_t i = 0; i < core->segment_count; i++) {
-        struct segment *segment = core->segments[(start + i) % core->segment_count];
+    for (int where = choice.host.size > 0 && request->lacking_first ? OWN_HOST : ANYWHERE;
+         where <= ANYWHERE; where++) {
+        for (uint32_t i = 0; i < core->segment_count; i++) {
+            struct segment *segment = core->segments[(start + i) % core->segment_count];
 
-        if (segment->index == request->lacking || !core_segment_open(core, segment) ||
-            (!request->lacking_first && segment->node == core->segments[request->segment]->node))
-            continue;
-        if (core_victim_next(core, segment) == 0 && !core_segment_can_grow(segment) &&
-            space_largest_run(segment->space) < bytes)
-            continue;
-        if (request->lacking_first)
-            keep_segment(request, segment);
-        request->lacking = (uint16_t)segment->index;
-        return segment;
+            if (!is_at(core, &choice, segment, (enum nearness)where) ||
+                !may_make_room(core, request, segment, bytes))
+                continue;
+            if (request->lacking_first)
+                keep_segment(request, segment);
+            request->lacking = (uint16_t)segment->index;
+            return segment;
+        }
     }
     return NULL;
 }

@@ -474,6 +474,7 @@ void actor_start(struct actor *actor)
     ASSERT(actor->env != NULL);
     client_options_init(&options);
     options.master = "master:7600";
+    options.local_first = actor->index % 2 == 1;
     enum snow_status status = env_loop_create(actor->env, "client", &actor->loop);
 
     ASSERT(status == SNOW_OK);

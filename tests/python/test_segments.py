@@ -125,6 +125,15 @@ def test_memory_is_committed_as_it_is_needed(master):
         assert two.get("key") == value_of(7)
 
 
+def test_own_segment_first(master):
+    with snowskin.Store(master, segment_size=32 * MIB, segment_name="other"), \
+            snowskin.Store(master, segment_size=32 * MIB, segment_name="own",
+                           local_first=True) as store:
+        assert store.put_many(["key-%d" % i for i in range(8)], [value_of(1)] * 8) == [True] * 8
+        used = {node["name"]: node["used"] for node in store.nodes()}
+        assert used == {"own": 8 * MIB, "other": 0}
+
+
 def test_bad_segments(master):
     for size in (1, 2 << 40):
         with pytest.raises(snowskin.InvalidError, match="1 MiB to 1 TiB"):

@@ -90,6 +90,7 @@ struct fake {
     struct rpc *master;
     struct client *client;
     struct fake_node nodes[FAKE_NODES];
+    bool on_host[FAKE_NODES];
     const char *addresses[FAKE_NODES]; /* told instead of the real one, when set */
     struct fake_object *objects;
     int object_count;
@@ -317,13 +318,14 @@ static inline void answer_nodes(struct fake *fake, struct rpc_request *request)
     struct wire_nodes_rep reply = {.nodes = nodes, .nodes_count = FAKE_NODES};
 
     for (int i = 0; i < FAKE_NODES; i++)
-        nodes[i] = (struct wire_node_info){.node = (uint32_t)i + 1,
-                                           .state = WIRE_NODE_ALIVE,
-                                           .incarnation = 100 + (uint64_t)i,
-                                           .address = bytes_of_string(
-                                               fake->addresses[i] != NULL
-                                                   ? fake->addresses[i]
-                                                   : rpc_listen_address(fake->nodes[i].rpc))};
+        nodes[i] = (struct wire_node_info){
+            .node = (uint32_t)i + 1,
+            .state = WIRE_NODE_ALIVE,
+            .incarnation = 100 + (uint64_t)i,
+            .host = bytes_of_string(fake->on_host[i] ? env_host(fake->env) : "other"),
+            .address = bytes_of_string(fake->addresses[i] != NULL
+                                           ? fake->addresses[i]
+                                           : rpc_listen_address(fake->nodes[i].rpc))};
     rpc_reply(request, &reply, true);
 }
 

@@ -31,6 +31,34 @@ static void a_bad_checksum_reads_the_next_copy(void **state)
     assert_int_equal(times(fake, WIRE_lookup), 1);
 }
 
+/* Copies in order of nearness: this process, this host, elsewhere. */
+static void the_nearest_copy_first(void **state)
+{
+    struct fake *fake = *state;
+    struct client_options options = fake_options(fake);
+    char got[64];
+
+    put_copies(fake, 2);
+    assert_int_equal(get_one(fake, "k", got, sizeof(got)), SNOW_OK);
+    assert_int_equal(fake->nodes[0].read_count, 1); /* the master's order */
+    fake->on_host[1] = true;
+    fake_client(fake, &options);
+    assert_int_equal(get_one(fake, "k", got, sizeof(got)), SNOW_OK);
+    assert_string_equal(got, value);
+    assert_int_equal(fake->nodes[1].read_count, 1);
+    fake->on_host[0] = true;
+    fake_client(fake, &options);
+    client_own_node_set(fake->client, 101);
+    assert_int_equal(get_one(fake, "k", got, sizeof(got)), SNOW_OK);
+    assert_int_equal(fake->nodes[1].read_count, 2);
+    /* The near one fails: the other one, at once and from then on. */
+    say(&fake->nodes[1].reads, SAY_CORRUPT);
+    assert_int_equal(get_one(fake, "k", got, sizeof(got)), SNOW_OK);
+    assert_string_equal(got, value);
+    assert_int_equal(fake->nodes[0].read_count, 2);
+    assert_int_equal(metric(fake, "reads_next_copy"), 1);
+}
+
 /* No copy is good: the master is asked once more, then it is a miss. */
 static void no_good_copy(void **state)
 {
@@ -327,6 +355,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(not_there),
         TEST(a_bad_checksum_reads_the_next_copy),
+        TEST(the_nearest_copy_first),
         TEST(no_good_copy),
         TEST(a_stale_place_is_asked_for_again),
         TEST(a_lost_connection_reads_again),

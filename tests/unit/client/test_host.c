@@ -4,8 +4,8 @@
 #define ITEMS 16
 #define ITEM_SIZE (128 * KIB)
 
-static struct snow_client *open_host(struct cluster *cluster, uint32_t transport,
-                                     const struct snow_segment *segment)
+static struct snow_client *open_local(struct cluster *cluster, uint32_t transport,
+                                      const struct snow_segment *segment, bool local_first)
 {
     struct snow_options options;
     struct snow_client *client = NULL;
@@ -15,9 +15,16 @@ static struct snow_client *open_host(struct cluster *cluster, uint32_t transport
     options.master = master_address(cluster->master);
     options.transport = transport;
     options.segment = segment;
+    options.local_first = local_first;
     if (snow_open(&options, &client, &reason) != SNOW_OK)
         fail_msg("%s", reason);
     return client;
+}
+
+static struct snow_client *open_host(struct cluster *cluster, uint32_t transport,
+                                     const struct snow_segment *segment)
+{
+    return open_local(cluster, transport, segment, false);
 }
 
 static void put_some(struct snow_client *client, const char *name, const char *segment)
@@ -116,6 +123,45 @@ static void test_two_hosts_over_shm(void **state)
     two_hosts(SNOW_TRANSPORT_SHM);
 }
 
+static int on_node(void *owner, const struct snow_node *row)
+{
+    uint64_t *used = owner;
+
+    if (strcmp(row->name, "own") == 0)
+        used[0] = row->used;
+    else if (strcmp(row->name, "other") == 0)
+        used[1] = row->used;
+    return 0;
+}
+
+/* What a process puts goes to its own segment, as long as that has room or can make it. */
+static void test_local_first(void **state)
+{
+    struct cluster *cluster = open_cluster(0, 0);
+    struct snow_segment own = {.size = 8 * MIB, .name = "own"};
+    struct snow_segment other = {.size = 8 * MIB, .name = "other"};
+    struct snow_client *two = open_host(cluster, SNOW_TRANSPORT_ANY, &other);
+    struct snow_client *one = open_local(cluster, SNOW_TRANSPORT_ANY, &own, true);
+    uint64_t used[2] = {0};
+
+    (void)state;
+    for (int round = 0; round < 8; round++) { /* twice what it holds */
+        char name[16];
+
+        snprintf(name, sizeof(name), "r%d", round);
+        put_some(one, name, NULL);
+    }
+    assert_int_equal(get_some(two, "r7"), ITEMS);
+    assert_int_equal(snow_nodes(one, on_node, used, NULL), SNOW_OK);
+    assert_true(used[0] > 4 * MIB && used[1] == 0);
+    put_some(one, "named", "other"); /* its own word comes before */
+    assert_int_equal(snow_nodes(one, on_node, used, NULL), SNOW_OK);
+    assert_int_equal(used[1], ITEMS * ITEM_SIZE);
+    snow_close(one);
+    snow_close(two);
+    close_cluster(cluster);
+}
+
 /* A view of the own segment outlives it. */
 static void test_view_outlives(void **state)
 {
@@ -202,8 +248,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_hosts),          cmocka_unit_test(test_two_hosts_over_tcp),
-        cmocka_unit_test(test_two_hosts_over_shm), cmocka_unit_test(test_view_outlives),
-        cmocka_unit_test(test_large_offers),       cmocka_unit_test(test_bad_segments),
+        cmocka_unit_test(test_two_hosts_over_shm), cmocka_unit_test(test_local_first),
+        cmocka_unit_test(test_view_outlives),      cmocka_unit_test(test_large_offers),
+        cmocka_unit_test(test_bad_segments),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

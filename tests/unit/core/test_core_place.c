@@ -6,6 +6,7 @@ static void open_nodes(struct world *world, uint32_t count, uint64_t size)
     static const char *const hosts[] = {"one", "two", "three", "four"};
 
     world_init(world);
+    world->options.hard_pin_percent = 100;
     world_open(world);
     for (uint32_t i = 0; i < count; i++) {
         struct world_node *node = node_add(world, size, 4096);
@@ -279,6 +280,82 @@ static void copies_go_to_other_domains_or_at_least_hosts(void **state)
     world_deinit(&world);
 }
 
+/* What its writer wants on its own host goes there: to the node of its process, to another one of
+ * the host when that is full of what can not be evicted, elsewhere at last. */
+static void own_host_first(void **state)
+{
+    struct world world;
+
+    (void)state;
+    open_nodes(&world, 4, MIB);
+    world.nodes[1].host = world.nodes[2].host = "mine";
+    for (uint32_t i = 1; i < 3; i++)
+        node_mount(&world, &world.nodes[i]), node_tell_all(&world, &world.nodes[i]);
+    uint64_t session = session_open(&world, 0);
+    uint64_t near = UINT64_C(1) << world.nodes[1].number | UINT64_C(1) << world.nodes[2].number;
+    uint64_t used[5] = {0};
+    uint64_t copies = 0;
+
+    for (uint32_t i = 0; i < 24; i++) { /* 128 KiB each: 8 fill a node */
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "k%u", i);
+        struct wire_put_start_req *put =
+            put_message(&world, world.token + 1, key, i < 20 ? 128 * KIB : 1000);
+
+        put->host = world_key("mine");
+        put->own_node = world.nodes[2].incarnation;
+        put->items[0].pin = i < 20 ? WIRE_PIN_HARD : WIRE_PIN_NONE;
+        put->items[0].replicas = i == 0 ? 2 : 1;
+        struct world_request *request = put_send(&world, session, put, 1000);
+        const struct wire_put_grant *grant = &request->grants[0];
+
+        assert_true(request->done); /* nobody had to wait for it */
+        assert_int_equal(grant->status, SNOW_OK);
+        grant_write(&world, world_key(key), put->items[0].size, grant,
+                    i < 20 ? WIRE_SLOT_HARD_PIN : 0);
+        put_end_gen(&world, session, key, grant->gen, i == 0 ? 3 : 1);
+        used[grant->places[0].node]++;
+        copies |= nodes_of(grant, 1);
+    }
+    assert_int_equal(copies & near, 0); /* copies are to be far from each other */
+    assert_int_equal(used[world.nodes[2].number], 8);
+    assert_int_equal(used[world.nodes[1].number], 8);
+    assert_int_equal(used[world.nodes[0].number] + used[world.nodes[3].number], 8);
+    world_deinit(&world);
+}
+
+/* What can be evicted there makes room. */
+static void own_host_evicts_before_others_are_used(void **state)
+{
+    struct world world;
+
+    (void)state;
+    open_nodes(&world, 3, MIB);
+    uint64_t session = session_open(&world, 0);
+
+    for (uint32_t i = 0; i < 40; i++) {
+        char *key = world_take(&world, 1, 16);
+
+        snprintf(key, 16, "k%u", i);
+        struct wire_put_start_req *put = put_message(&world, world.token + 1, key, 128 * KIB);
+
+        put->host = world_key("two");
+        struct world_request *request = put_send(&world, session, put, 1000);
+
+        assert_int_equal(request->grants[0].status, SNOW_OK);
+        assert_int_equal(request->grants[0].places[0].node, world.nodes[1].number);
+        grant_write(&world, world_key(key), 128 * KIB, &request->grants[0], 0);
+        put_end_gen(&world, session, key, request->grants[0].gen, 1);
+    }
+    /* A host that has no node: anywhere. */
+    struct wire_put_start_req *put = put_message(&world, world.token + 1, "other", 100);
+
+    put->host = world_key("nowhere");
+    assert_int_equal(put_send(&world, session, put, 0)->grants[0].status, SNOW_OK);
+    world_deinit(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +366,8 @@ int main(void)
         cmocka_unit_test(a_request_stays_together_unless_it_is_to_spread),
         cmocka_unit_test(a_full_pool_serves_who_spreads),
         cmocka_unit_test(copies_go_to_other_domains_or_at_least_hosts),
+        cmocka_unit_test(own_host_first),
+        cmocka_unit_test(own_host_evicts_before_others_are_used),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
