@@ -168,7 +168,7 @@ void client_node_failed(struct client *client, struct client_node *node, uint64_
 void client_node_worked(struct client_node *node);
 /* The way to a known node.  UNREACHABLE: by none that the options allow; NO_MEMORY, INVALID. */
 MUST_CHECK enum snow_status client_node_connect(struct client *client, struct client_node *node,
-                                                bool streams, struct transport_link **link);
+                                                struct transport_link **link);
 void client_nodes_open(struct client *client);
 void client_nodes_close(struct client *client);
 

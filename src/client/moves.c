@@ -116,7 +116,7 @@ static void start(struct transfer *transfer)
     struct client_node *node = transfer->node;
     enum snow_status status;
 
-    status = client_node_connect(client, node, transfer->moves->ops->streams, &transfer->way);
+    status = client_node_connect(client, node, &transfer->way);
     if (status == SNOW_OK)
         status = transfer->way->transport->ops->post(transfer->way, &transfer->op);
     if (status != SNOW_OK) {

@@ -19,7 +19,6 @@ struct client_moves;
 
 struct client_moves_ops {
     bool write;
-    bool streams; /* over streams only: ranges of an extent that is not sealed by itself */
     void (*on_item)(struct client_moves *moves, struct transport_item *item);
     void (*on_event)(struct client_moves *moves);
 };

@@ -253,7 +253,7 @@ static enum snow_status connect_near(struct client *client, struct client_node *
     return client->near->ops->connect(client->near, &to, &node->near);
 }
 
-enum snow_status client_node_connect(struct client *client, struct client_node *node, bool streams,
+enum snow_status client_node_connect(struct client *client, struct client_node *node,
                                      struct transport_link **link)
 {
     struct transport_node to = {.incarnation = node->incarnation, .address = node->address};
@@ -264,7 +264,7 @@ enum snow_status client_node_connect(struct client *client, struct client_node *
         disconnect(&node->near);
         node->moved = false;
     }
-    if (client->options.way != CLIENT_WAY_TCP && !streams)
+    if (client->options.way != CLIENT_WAY_TCP)
         status = connect_near(client, node);
     *link = node->near;
     if (status == SNOW_OK || client->options.way == CLIENT_WAY_SHM)

@@ -3,7 +3,9 @@
  * Problem.  A range lies in several extents, on several nodes; one of these may be slow or gone.
  * Idea.     A piece for each extent that it touches.  A piece that fails costs its copy; the range
  *           is written when every piece has ended and a copy is left.  A piece is repeated after a
- *           lost connection only within its call: with the same bytes (W2).
+ *           lost connection only within its call: with the same bytes (W2).  Within a host nobody
+ *           counts what came but the writer: with the last bytes of an extent, or when the pieces of
+ *           several calls have met, by a piece of no bytes, it says that the extent is whole.
  * Threads.  The loop's.
  */
 #include "client/writer.h"
@@ -104,6 +106,25 @@ void client_write_cancel(struct client_write_op *op)
     write_stop(op);
 }
 
+/* A piece has landed.  True: with it all bytes of its extent have, by several calls at once, and
+ * nobody has said so: it does, by going once more without bytes. */
+static bool add_seal(struct client_write_op *op, struct write_piece *piece)
+{
+    struct client_writer *writer = op->writer;
+    struct transport_item *item = &piece->item;
+    bool whole;
+
+    writer->landed[piece->place] += item->size;
+    writer->written[piece->place] = writer->written[piece->place] || item->written;
+    whole = writer->landed[piece->place] == item->place->length;
+    if (!whole || writer->written[piece->place] || item->covered)
+        return false;
+    item->start = item->size = 0;
+    item->memory_count = 0;
+    item->covered = true;
+    return client_moves_add(&op->moves, item) == SNOW_OK;
+}
+
 static void on_piece(struct client_moves *moves, struct transport_item *item)
 {
     struct client_write_op *op = write_of(moves);
@@ -116,11 +137,11 @@ static void on_piece(struct client_moves *moves, struct transport_item *item)
         client_count(op->base.client, CLIENT_METRIC_writes_again, 1);
         return;
     }
+    if (item->status == SNOW_OK && add_seal(op, piece))
+        return;
     piece->open = false;
     if (item->status != SNOW_OK)
         fail_copy(writer, item->place->replica, item->status);
-    else if (item->written)
-        writer->written[piece->place] = true;
     if (--range->open > 0)
         return;
     end_range(op, piece->index, client_writer_state(writer));
@@ -133,8 +154,9 @@ static void on_moved(struct client_moves *moves)
     write_settle(write_of(moves));
 }
 
-static const struct client_moves_ops move_ops = {
-    .write = true, .streams = true, .on_item = on_piece, .on_event = on_moved};
+static const struct client_moves_ops move_ops = {.write = true,
+                                                 .on_item = on_piece,
+                                                 .on_event = on_moved};
 
 /* Adds the pieces of a range; false: none could be. */
 static bool add_pieces(struct client_write_op *op, uint32_t index)
@@ -160,13 +182,15 @@ static bool add_pieces(struct client_write_op *op, uint32_t index)
         struct write_piece *piece = &range->pieces[i];
 
         *piece = (struct write_piece){.place = i, .index = index};
-        piece->item = (struct transport_item){.place = place,
-                                              .gen = writer->gen,
-                                              .start = from - place->object_offset,
-                                              .size = until - from,
-                                              .key = client_writer_key(writer),
-                                              .object_size = writer->size,
-                                              .flags = writer->flags};
+        piece->item =
+            (struct transport_item){.place = place,
+                                    .gen = writer->gen,
+                                    .start = from - place->object_offset,
+                                    .size = until - from,
+                                    .key = client_writer_key(writer),
+                                    .object_size = writer->size,
+                                    .flags = writer->flags,
+                                    .covered = writer->landed[i] + (until - from) == place->length};
         piece->open = client_buffers_cut(&range->buffers, from - item->offset, arena,
                                          &piece->item) == SNOW_OK &&
                       client_moves_add(&op->moves, &piece->item) == SNOW_OK;

@@ -30,6 +30,7 @@ void client_writer_close(struct client_writer *writer)
     ranges_deinit(&writer->claimed);
     free(writer->places);
     free(writer->written);
+    free(writer->landed);
     free(writer);
 }
 
@@ -303,7 +304,8 @@ static struct client_writer *writer_create(struct client_writer_op *op,
     ranges_init(&writer->claimed, LIMIT_WRITE_RANGES);
     writer->places = calloc(writer->place_count, sizeof(*writer->places));
     writer->written = calloc(writer->place_count, sizeof(*writer->written));
-    if (writer->places == NULL || writer->written == NULL) {
+    writer->landed = calloc(writer->place_count, sizeof(*writer->landed));
+    if (writer->places == NULL || writer->written == NULL || writer->landed == NULL) {
         writer->ended = true; /* the caller gives the grant back */
         client_writer_close(writer);
         return NULL;

@@ -19,7 +19,8 @@ struct client_writer {
     uint64_t gen;
     uint64_t size;
     struct wire_place *places;
-    bool *written; /* one a place: all its bytes are there */
+    bool *written;    /* one a place: all its bytes are there */
+    uint64_t *landed; /* one a place: bytes of pieces that have ended well */
     uint32_t place_count;
     uint16_t replicas;        /* bit r: granted */
     uint16_t failed;          /* bit r: a range was not written */

@@ -3,11 +3,12 @@
  * Problem.  The bytes need no node to move them, but its memory changes hands under us.
  * Idea.     A read looks at the slot before and after the copy: the same version both times, or it
  *           is STALE.  A write marks the extent, sees whether its grant still stands, copies, takes
- *           the mark away, and has the node seal the slot, many in one message.
+ *           the mark away, and, when that was all of the extent, has the node seal the slot, many
+ *           in one message.
  *           The link is dialled when first needed; operations wait for it.  When it is lost, what
  *           was under way ends with CLOSED, and whoever asks again finds another way.
  *
- *   item: waiting ─copy─► copied ─(write: seal)─► ended
+ *   item: waiting ─copy─► copied ─(write, extent whole: seal)─► ended
  * Invariants.
  *   H1  Bytes are written into the node's memory only between mark_set with the look after it, and
  *       mark_clear.
@@ -279,7 +280,10 @@ static void end_copy(struct shm_copy *copy)
     op->copying--;
     if (op->op->write) {
         mark_clear(copy->mark);
-        op->to_seal[op->unsealed_first + op->unsealed++] = copy;
+        if (item->size == item->place->length || item->covered)
+            op->to_seal[op->unsealed_first + op->unsealed++] = copy;
+        else
+            end_item(op, item, SNOW_OK);
         return;
     }
     __atomic_thread_fence(__ATOMIC_ACQUIRE);

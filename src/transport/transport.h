@@ -53,7 +53,9 @@ struct transport_node {
     const char *address;  /* copied */
 };
 
-/* One extent, or a range of one: a write of one leaves the slot open until all its bytes came. */
+/* One extent, or a range of one: a write of one leaves the slot open until all its bytes came.  Who
+ * receives them counts them; within a host nobody does, and the caller says so with the last one
+ * (covered). */
 struct transport_item {
     const struct wire_place *place; /* stays until the item ended */
     uint64_t gen;
@@ -70,7 +72,8 @@ struct transport_item {
     struct bytes key;
     uint64_t object_size; /* bytes */
     uint16_t flags;       /* WIRE_SLOT_* */
-    bool checked;         /* crc is set */
+    bool covered; /* what this range leaves out of the extent came before, by the same way */
+    bool checked; /* crc is set */
 
     /* Out.  UNREACHABLE: the node can not be reached or does not move; CLOSED: its connection was
      * lost on the way (trying again may help); TIMEOUT; CORRUPT; else what the node said. */

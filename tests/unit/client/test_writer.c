@@ -7,7 +7,13 @@
 
 static int setup(void **state)
 {
-    *state = open_cluster(2, 8 * MIB);
+    *state = open_cluster_by(SNOW_TRANSPORT_SHM, 2, 8 * MIB);
+    return 0;
+}
+
+static int setup_tcp(void **state)
+{
+    *state = open_cluster_by(SNOW_TRANSPORT_TCP, 2, 8 * MIB);
     return 0;
 }
 
@@ -357,5 +363,6 @@ int main(void)
         cmocka_unit_test(by_a_queue),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests_name("within the host", tests, setup, teardown) +
+           cmocka_run_group_tests_name("by TCP", tests, setup_tcp, teardown);
 }
