@@ -26,7 +26,8 @@ enum cli_use {
     USE_BENCH = 32,
     USE_PUT = 64,
     USE_PIN = 128,
-    USE_RM = 256
+    USE_RM = 256,
+    USE_STAT = 512
 };
 
 /* Every table of options: MODULE(use, table, field of struct cli). */
@@ -38,6 +39,7 @@ enum cli_use {
     MODULE(USE_PUT, cli_put_options_table, put) \
     MODULE(USE_PIN, cli_pin_options_table, pin) \
     MODULE(USE_RM, cli_rm_options_table, rm) \
+    MODULE(USE_STAT, cli_stat_options_table, stat) \
     MODULE(USE_REPLAY, cli_replay_options_table, replay) \
     MODULE(USE_BENCH, cli_bench_options_table, bench)
 
@@ -57,6 +59,7 @@ struct cli {
     struct pin_options pin;
     bool pin_given;
     struct rm_options rm;
+    struct stat_options stat;
     struct replay_options replay;
     struct bench_options bench;
 };
@@ -70,6 +73,9 @@ void cli_client_options(const struct cli *cli, struct snow_options *options);
 
 /* Opens a client of the cluster that the options name: CLI_DONE; else tells why not. */
 int cli_client_open(const struct cli *cli, struct snow_client **client);
+
+/* stat --curve: CLI_DONE or CLI_FAILED. */
+int cli_stat_curve(struct cli *cli, struct snow_client *client);
 
 /* Options of the core that contradict each other: told, false. */
 bool cli_core_is_valid(const struct cli *cli);

@@ -396,10 +396,16 @@ int command_stat(struct cli *cli)
 
     if (!keys_are_valid(cli, cli->argument_count))
         return CLI_USAGE;
+    if (cli->stat.curve && cli->argument_count > 0) {
+        cli_error(cli, "--curve is of the cluster: it takes no KEY");
+        return CLI_USAGE;
+    }
     result = cli_client_open(cli, &client);
     if (result != CLI_DONE)
         return result;
-    result = cli->argument_count > 0 ? stat_object(cli, client) : stat_cluster(cli, client);
+    result = cli->argument_count > 0 ? stat_object(cli, client)
+             : cli->stat.curve       ? cli_stat_curve(cli, client)
+                                     : stat_cluster(cli, client);
     snow_close(client);
     return result;
 }

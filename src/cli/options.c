@@ -20,6 +20,11 @@
 #define CONF_FILE "cli/rm_options.def"
 #include "conf/expand_table.h"
 
+#define CONF_ROWS stat_rows
+#define CONF_STRUCT stat_options
+#define CONF_FILE "cli/stat_options.def"
+#include "conf/expand_table.h"
+
 #define CONF_ROWS replay_rows
 #define CONF_STRUCT replay_options
 #define CONF_FILE "cli/replay_options.def"
@@ -44,5 +49,6 @@ TABLE(cli_options_table, "cli", cli_rows)
 TABLE(cli_put_options_table, "put", put_rows)
 TABLE(cli_pin_options_table, "pin", pin_rows)
 TABLE(cli_rm_options_table, "rm", rm_rows)
+TABLE(cli_stat_options_table, "stat", stat_rows)
 TABLE(cli_replay_options_table, "replay", replay_rows)
 TABLE(cli_bench_options_table, "bench", bench_rows)

@@ -31,6 +31,12 @@ struct rm_options {
 #undef OPTION
 };
 
+struct stat_options {
+#define OPTION OPTION_FIELD
+#include "cli/stat_options.def"
+#undef OPTION
+};
+
 struct replay_options {
 #define OPTION OPTION_FIELD
 #include "cli/replay_options.def"
@@ -59,6 +65,7 @@ const struct conf_table *cli_options_table(void);
 const struct conf_table *cli_put_options_table(void);
 const struct conf_table *cli_pin_options_table(void);
 const struct conf_table *cli_rm_options_table(void);
+const struct conf_table *cli_stat_options_table(void);
 const struct conf_table *cli_replay_options_table(void);
 const struct conf_table *cli_bench_options_table(void);
 

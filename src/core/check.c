@@ -340,6 +340,7 @@ void core_check(struct core *core)
     ASSERT(totals.ready_bytes == core->ready_bytes);
     ASSERT(totals.hard_pinned_bytes == core->hard_pinned_bytes);
     ghosts_check(&core->ghosts);
+    trial_check(&core->trial);
     ASSERT((totals.recovering == 0) == (core->recovering == 0));
     ASSERT(core->pins != NULL && index_count(core->pins) == core->pin_pool.used);
     free(totals.segments);

@@ -69,7 +69,9 @@ enum snow_status core_create(const struct core_options *options, const struct co
     init_lists(core);
     if (core->sessions == NULL || index_create(&core->index) != SNOW_OK ||
         index_create(&core->pins) != SNOW_OK || index_create(&core->requests) != SNOW_OK ||
-        keys_create(&core->keys) != SNOW_OK || ghosts_init(&core->ghosts) != SNOW_OK) {
+        keys_create(&core->keys) != SNOW_OK || ghosts_init(&core->ghosts) != SNOW_OK ||
+        trial_init(&core->trial, options->policy == CORE_POLICY_RRC ? SHADOW_SCORE : SHADOW_OLDEST,
+                   options->policy != CORE_POLICY_RRC) != SNOW_OK) {
         core_destroy(core);
         return SNOW_NO_MEMORY;
     }
@@ -119,6 +121,7 @@ void core_destroy(struct core *core)
     index_destroy(core->requests);
     keys_destroy(core->keys);
     ghosts_deinit(&core->ghosts);
+    trial_deinit(&core->trial);
     free(core->sessions);
     free(core);
 }

@@ -36,6 +36,7 @@ struct victim_list {
 
 struct policy_ops {
     const char *name;
+    bool tried; /* shadows of it are run (trial.h) */
     /* A new object, or one whose write ended: enters a list of its segment. */
     void (*insert)(struct core *core, struct segment *segment, uint32_t object);
     /* A use of an object that is in a list.  counts: a real use; else only a refresh of its age. */

@@ -56,6 +56,7 @@ static uint64_t lru_score(struct core *core, uint32_t next, uint32_t object)
 
 const struct policy_ops policy_lru = {
     .name = "lru",
+    .tried = true,
     .insert = lru_insert,
     .touch = lru_touch,
     .touch_away = lru_touch_away,

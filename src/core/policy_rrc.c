@@ -3,7 +3,10 @@
  * Idea.  One list a class (reuse.h) in LRU order; the victim is the one of the lists' old ends
  *        that scores lowest.  Ties: older, less used, deeper.  Sizes do not enter: value is
  *        proportional to bytes.  Units that were evicted are remembered (ghosts.h), twice as many
- *        as the pool holds: one that is put again goes on with its count. */
+ *        as the pool holds: one that is put again goes on with its count.
+ * Rules. The trial (trial.h) may hand over to another rule: the oldest of all goes (LRU); or those
+ *        that were put last and not used since (a list of their own), so that a loop larger than
+ *        the pool hits what is kept of it. */
 #include "core/policy.h"
 
 #include "core/inside.h"
@@ -11,7 +14,7 @@
 #define GHOSTS_PER_UNIT 2u
 #define SCORE_UNIT 1099511627776.0f /* 2^40: one reuse a touch */
 
-_Static_assert(REUSE_CLASSES <= POLICY_LISTS, "each class has its list");
+_Static_assert(SHADOW_LISTS <= POLICY_LISTS, "each class has its list");
 
 static uint32_t class_of(const struct object *object)
 {
@@ -23,9 +26,16 @@ static uint32_t age_of(const struct core *core, const struct object *object)
     return (uint32_t)core->touches - object->last_touch;
 }
 
-static uint64_t units_held(const struct core *core)
+static struct victim_list *list_of(struct segment *segment, const struct object *object)
 {
-    return (uint64_t)core->readable + core->writing;
+    return &segment->lists[object->flags & OBJECT_NEW ? SHADOW_NEW : class_of(object)];
+}
+
+/* Whether a unit that is put now is among the first to go. */
+static bool starts_as_new(struct core *core)
+{
+    return core->trial.rule == SHADOW_KEEP &&
+           core->inserted++ % SHADOW_KEEP_ROUND >= SHADOW_KEEP_PART;
 }
 
 static void rrc_insert(struct core *core, struct segment *segment, uint32_t number)
@@ -39,25 +49,28 @@ static void rrc_insert(struct core *core, struct segment *segment, uint32_t numb
         object->uses = (ghost.uses < OBJECT_USES_MAX ? ghost.uses + 1u : OBJECT_USES_MAX) & 15;
     }
     reuse_entered(&core->reuse, class_of(object));
-    policy_push_young(core, &segment->lists[class_of(object)], number);
+    if (starts_as_new(core))
+        object_flag(object, OBJECT_NEW);
+    policy_push_young(core, list_of(segment, object), number);
 }
 
 static void rrc_leave(struct core *core, struct segment *segment, uint32_t number)
 {
-    policy_unlink(core, &segment->lists[class_of(core_object(core, number))], number);
+    policy_unlink(core, list_of(segment, core_object(core, number)), number);
 }
 
 static void rrc_come_back(struct core *core, struct segment *segment, uint32_t number)
 {
-    policy_push_young(core, &segment->lists[class_of(core_object(core, number))], number);
+    policy_push_young(core, list_of(segment, core_object(core, number)), number);
 }
 
 /* The class of an object once it is used. */
-static uint32_t count_use(struct core *core, const struct object *object, bool counts)
+static uint32_t count_use(struct core *core, struct object *object, bool counts)
 {
     uint32_t class = reuse_class(object->uses + counts, object->depth);
 
     if (counts) {
+        object_unflag(object, OBJECT_NEW);
         reuse_used(&core->reuse, class_of(object), age_of(core, object));
         reuse_entered(&core->reuse, class);
     }
@@ -66,8 +79,12 @@ static uint32_t count_use(struct core *core, const struct object *object, bool c
 
 static void rrc_touch(struct core *core, struct segment *segment, uint32_t number, bool counts)
 {
+    struct object *object = core_object(core, number);
+
     rrc_leave(core, segment, number);
-    policy_push_young(core, &segment->lists[count_use(core, core_object(core, number), counts)],
+    uint32_t class = count_use(core, object, counts);
+
+    policy_push_young(core, &segment->lists[object->flags & OBJECT_NEW ? SHADOW_NEW : class],
                       number);
 }
 
@@ -85,7 +102,7 @@ static void rrc_evicted(struct core *core, uint32_t number)
                           .uses = (uint8_t)object->uses};
 
     ghosts_add(&core->ghosts, core_object_hash(core, number), &ghost,
-               GHOSTS_PER_UNIT * units_held(core));
+               GHOSTS_PER_UNIT * ((uint64_t)core->readable + core->writing));
 }
 
 static float score_of(const struct core *core, const struct object *object)
@@ -100,6 +117,8 @@ static bool rrc_before(struct core *core, uint32_t a, uint32_t b)
     float left_score = score_of(core, left);
     float right_score = score_of(core, right);
 
+    if (core->trial.rule == SHADOW_OLDEST)
+        return age_of(core, left) > age_of(core, right);
     if (left_score < right_score || left_score > right_score)
         return left_score < right_score;
     if (left->last_touch != right->last_touch)
@@ -111,9 +130,11 @@ static uint32_t rrc_victim(struct core *core, struct segment *segment)
 {
     uint32_t best = 0;
 
-    reuse_prepare(&core->reuse, core->touches, units_held(core));
-    for (uint32_t class = 0; class < REUSE_CLASSES; class ++) {
-        uint32_t tail = segment->lists[class].old;
+    reuse_prepare(&core->reuse, core->touches, core->units_max);
+    if (core->trial.rule == SHADOW_KEEP && segment->lists[SHADOW_NEW].old != 0)
+        return segment->lists[SHADOW_NEW].old;
+    for (uint32_t list = 0; list < SHADOW_LISTS; list++) {
+        uint32_t tail = segment->lists[list].old;
 
         if (tail != 0 && (best == 0 || rrc_before(core, tail, best)))
             best = tail;
@@ -135,6 +156,7 @@ static uint64_t rrc_score(struct core *core, uint32_t next, uint32_t number)
 
 const struct policy_ops policy_rrc = {
     .name = "rrc",
+    .tried = true,
     .insert = rrc_insert,
     .touch = rrc_touch,
     .touch_away = rrc_touch_away,

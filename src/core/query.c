@@ -176,6 +176,13 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_nodes_missing] = core->missing;
     values[CORE_METRIC_waiters] = core->waiters;
     values[CORE_METRIC_memory_bytes] = core_memory(core);
+    values[CORE_METRIC_shadow_bytes] = trial_memory(&core->trial);
+    values[CORE_METRIC_hits_at_half] = trial_ratio(&core->trial, TRIAL_HALF);
+    values[CORE_METRIC_hits_at_once] =
+        trial_ratio(&core->trial, (enum trial_shadow)core->trial.rule);
+    values[CORE_METRIC_hits_at_double] = trial_ratio(&core->trial, TRIAL_DOUBLE);
+    values[CORE_METRIC_hits_at_fourfold] = trial_ratio(&core->trial, TRIAL_FOURFOLD);
+    values[CORE_METRIC_rule] = core->trial.rule;
     values[CORE_METRIC_ghosts] = ghosts_count(&core->ghosts);
     values[CORE_METRIC_ghost_bytes] = ghosts_memory(&core->ghosts);
     for (uint32_t i = 0; i < core->segment_count; i++) {

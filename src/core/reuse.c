@@ -9,6 +9,7 @@
 #define PRIOR_REUSES 0.5
 #define PRIOR_TURNOVERS 4.0 /* time to reuse, until one was seen: in units that the pool holds */
 #define PER_DOUBLING 4u
+#define SURE 0.95 /* nothing is surer to be used again: age always tells */
 
 void reuse_init(struct reuse *reuse)
 {
@@ -89,17 +90,17 @@ static struct reuse_counts counts_of(const struct reuse *reuse, uint32_t class)
 static void score_class(struct reuse *reuse, uint32_t class)
 {
     struct reuse_counts counts = counts_of(reuse, class);
-    double p = counts.reuses < counts.entries ? counts.reuses / counts.entries : 1;
+    double p = counts.reuses / counts.entries;
     double t = counts.time > counts.reuses ? counts.time / counts.reuses : 1;
     double kept[REUSE_BINS]; /* exp(-a / t): that of twice the age is its square */
 
+    p = p < SURE ? p : SURE;
     for (uint32_t bin = 0; bin < REUSE_BINS; bin++) {
         kept[bin] = bin < PER_DOUBLING ? exp(-0.25 * exp2((bin + 0.5) / PER_DOUBLING) / t)
                                        : kept[bin - PER_DOUBLING] * kept[bin - PER_DOUBLING];
         double e = p * kept[bin];
-        double rest = e + 1 - p;
 
-        reuse->scores[class][bin] = (float)(rest > 0 ? e / rest / t : 1 / t);
+        reuse->scores[class][bin] = (float)(e / (e + 1 - p) / t);
     }
 }
 

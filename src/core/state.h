@@ -18,6 +18,7 @@
 #include "core/policy.h"
 #include "core/reuse.h"
 #include "core/space.h"
+#include "core/trial.h"
 
 #define CORE_TICK_NS (1 * NS_PER_MS)
 #define CORE_GUARD_TICK_NS (10 * NS_PER_MS)
@@ -38,7 +39,9 @@ enum object_state {
 #define OBJECT_REPLACED (1u << 1) /* written by a replace */
 #define OBJECT_SOFT_PIN (1u << 2)
 #define OBJECT_HARD_PIN (1u << 3)
-#define OBJECT_LISTED (1u << 4) /* in a victim list */
+#define OBJECT_LISTED (1u << 4)  /* in a victim list */
+#define OBJECT_SAMPLED (1u << 5) /* its uses go to the trial */
+#define OBJECT_NEW (1u << 6)     /* the policy's: not used since it was put, goes first */
 
 #define OBJECT_USES_MAX 15u
 
@@ -384,6 +387,10 @@ struct core {
     uint64_t touches;      /* time of the policies */
     struct reuse reuse;    /* of policies that judge by classes */
     struct ghosts ghosts;  /* of policies that remember what they evicted */
+    struct trial trial;    /* of policies that can be other sizes, or another rule, in shadow */
+    uint64_t units_max;    /* that the pool can hold, at the sizes of those that it holds */
+    uint64_t units_max_at; /* touches: to be looked at again */
+    uint32_t inserted;     /* units, by policies that keep some of them */
 
     uint64_t largest_recent; /* bytes of the largest recent object, decays */
     uint64_t free_bytes;     /* of all segments that may be given out */

@@ -1,10 +1,54 @@
 /* What stands in which victim list: the one place that knows which objects may be evicted (K3). */
 #include "core/inside.h"
 
+#define LOOK_TOUCHES 2000u /* between two looks at what the pool can hold */
+
 static bool may_go(const struct object *object)
 {
     return object->state == OBJECT_READABLE && object->leases == 0 &&
            (object->flags & OBJECT_HARD_PIN) == 0;
+}
+
+/* At the sizes of those that it holds. */
+static uint64_t units_max(const struct core *core)
+{
+    uint64_t units = (uint64_t)core->readable + core->writing;
+    uint64_t used = core->ready_bytes - core->free_bytes;
+    uint64_t usable = core->pool_bytes;
+
+    used = used > core->closing_bytes ? used - core->closing_bytes : 0;
+    if (used < units || units == 0)
+        return 0;
+    for (uint32_t i = 0; i < core->segment_count; i++) {
+        if (core->segments[i]->space != NULL)
+            usable -= core_room_reserve(core, core->segments[i]);
+    }
+    return usable / (used / units);
+}
+
+/* The trial sees the uses of its sample. */
+static void try_use(struct core *core, uint32_t number, bool counts)
+{
+    struct object *object = core_object(core, number);
+    struct shadow_use use = {.now = (uint32_t)core->touches, .counts = counts};
+
+    if (core->touches >= core->units_max_at) {
+        core->units_max = units_max(core);
+        trial_resize(&core->trial, core->units_max);
+        /* More often while there is little to judge by. */
+        core->units_max_at = core->touches + 1 +
+                             (core->touches / 4 < LOOK_TOUCHES ? core->touches / 4 : LOOK_TOUCHES);
+    }
+    if (2 * ((uint64_t)core->readable + core->writing) >= core->units_max)
+        reuse_prepare(&core->reuse, core->touches, core->units_max);
+    if ((object->flags & OBJECT_SAMPLED) == 0)
+        return;
+    use.hash = core_object_hash(core, number);
+    use.depth = object->depth;
+    /* It was put when more were sampled, if not. */
+    if (trial_samples(&core->trial, use.hash) &&
+        trial_use(&core->trial, &core->reuse, &use, core->units_max))
+        core_count(core, CORE_METRIC_rule_changes, 1);
 }
 
 void core_victim_enter(struct core *core, uint32_t number)
@@ -19,6 +63,11 @@ void core_victim_enter(struct core *core, uint32_t number)
         policy_push_young(core, &segment->soft, number);
     else
         core->policy->insert(core, segment, number);
+    if (!core->policy->tried)
+        return;
+    if (trial_samples(&core->trial, core_object_hash(core, number)))
+        object_flag(object, OBJECT_SAMPLED);
+    try_use(core, number, true);
 }
 
 void core_victim_return(struct core *core, uint32_t number)
@@ -66,6 +115,8 @@ void core_victim_touch(struct core *core, uint32_t number, bool counts)
     object->last_touch = (uint32_t)core->touches;
     if (counts && object->uses < OBJECT_USES_MAX)
         object->uses = (object->uses + 1u) & 15;
+    if (core->policy->tried)
+        try_use(core, number, counts);
 }
 
 uint32_t core_victim_next(struct core *core, struct segment *segment)
@@ -79,5 +130,6 @@ void core_victim_evict(struct core *core, uint32_t number)
 {
     if (core->policy->evicted != NULL)
         core->policy->evicted(core, number);
+    core->trial.evicted++;
     core_close(core, number, CLOSE_EVICTED);
 }

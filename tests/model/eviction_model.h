@@ -42,6 +42,7 @@ struct plain {
     uint32_t there[PLAIN_KEYS]; /* keys of those that are readable, in any order */
     uint32_t readable;          /* how many */
     uint32_t writing;
+    uint32_t capacity;
     uint64_t touches;
     uint64_t orders;
     struct plain_ghost *ghosts; /* oldest first, from ghost_first on */
@@ -56,9 +57,10 @@ struct plain {
     float scores[5][5][132];
 };
 
-static inline void plain_init(struct plain *plain)
+static inline void plain_init(struct plain *plain, uint32_t capacity)
 {
     memset(plain, 0, sizeof(*plain));
+    plain->capacity = capacity;
     for (uint32_t i = 0; i < 25; i++)
         plain->counts[i / 5][i % 5] = (struct plain_counts){.n = 1, .r = 0.5};
     plain->prior = 0.5;
@@ -96,12 +98,10 @@ static inline void plain_used(struct plain *plain, uint32_t class, uint64_t afte
 
 static inline void plain_build(struct plain *plain)
 {
-    double units = plain->readable + plain->writing;
-
     if (plain->built && plain->touches - plain->built_at < 2000)
         return;
     for (uint32_t i = 0; i < 25 && !plain->built; i++)
-        plain->counts[i / 5][i % 5].s += plain->prior * 4 * units;
+        plain->counts[i / 5][i % 5].s += plain->prior * 4 * plain->capacity;
     plain->built = true;
     plain->built_at = plain->touches;
     for (uint32_t use = 0; use < 5; use++) {
@@ -117,7 +117,7 @@ static inline void plain_build(struct plain *plain)
                     of.s += plain->counts[use][i].s;
                 }
             }
-            double p = fmin(1, of.r / of.n);
+            double p = fmin(0.95, of.r / of.n);
             double t = fmax(1, of.s / of.r);
 
             for (uint32_t bin = 0; bin < 132; bin++) {
@@ -125,8 +125,7 @@ static inline void plain_build(struct plain *plain)
                                     : kept[bin - 4] * kept[bin - 4];
                 double e = p * kept[bin];
 
-                plain->scores[use][deep][bin] =
-                    (float)(e + 1 - p > 0 ? e / (e + 1 - p) / t : 1 / t);
+                plain->scores[use][deep][bin] = (float)(e / (e + 1 - p) / t);
             }
         }
     }
@@ -239,6 +238,8 @@ static inline void plain_touch(struct plain *plain, uint32_t key, bool counts)
     }
     unit->last = plain->touches;
     unit->order = ++plain->orders;
+    if (2 * (plain->readable + plain->writing) >= plain->capacity)
+        plain_build(plain);
 }
 
 /* A write of it ended. */
@@ -266,6 +267,8 @@ static inline void plain_insert(struct plain *plain, uint32_t key)
     plain_entered(plain, plain_class(unit->uses, unit->depth));
     unit->last = plain->touches;
     unit->order = ++plain->orders;
+    if (2 * (plain->readable + plain->writing) >= plain->capacity)
+        plain_build(plain);
 }
 
 #endif

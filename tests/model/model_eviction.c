@@ -1,185 +1,41 @@
 /* The policy of reuse-rate classes against a slow, plain model of it: the core evicts the same
  * objects in the same order, over random operations and over the beginnings of both traces.
- *
- * One node that acknowledges at once; every object takes one unit of 256 bytes; the reserve comes
- * on top, so that the pool holds exactly `capacity` objects. */
+ * The trial is held to its first rule: model_streams.c tells what it is good for. */
+#include "eviction_core.h"
 #include "eviction_model.h"
 
-#include "base/limits.h"
-#include "base/rng.h"
-#include "core/core.h"
-#include "wire/messages.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
-#define UNIT 256u
-#define SEGMENT_STEP (2 * MIB)
-#define RESERVE 512u /* objects: more than one put has */
-#define ITEMS_MAX 400u
-#define GENS (1u << 20)
 #define LEASES 8u
 
 struct lease {
     uint64_t operation; /* 0: unused */
     uint32_t count;
-    uint32_t keys[ITEMS_MAX];
+    uint32_t keys[BED_ITEMS];
 };
 
 struct run {
-    struct core *core;
-    struct core_outputs outputs;
+    struct bed *bed;
     struct plain plain;
-    uint32_t capacity;
-    uint64_t now_ns;
-    uint64_t session;
-    uint64_t node;
-    uint64_t token;
-    uint64_t operation;
-    uint32_t evicted[ITEMS_MAX + 1]; /* by the core, in this step */
-    uint32_t evicted_count;
-    uint32_t expected[ITEMS_MAX + 1]; /* by the model */
+    uint32_t expected[BED_ITEMS + 1]; /* to be evicted, by the model */
     uint32_t expected_count;
-    uint64_t evictions;
     struct lease leases[LEASES];
-    uint32_t *key_of; /* by the counter of a generation */
-    char names[PLAIN_KEYS][16];
 };
-
-/* ---- the core ---- */
-
-static void *step(struct run *run, enum core_input_kind kind, uint64_t from, uint16_t type,
-                  const void *message)
-{
-    struct core_input input = {.kind = kind,
-                               .from = from,
-                               .token = ++run->token,
-                               .type = type,
-                               .message = message,
-                               .deadline_ns = UINT64_MAX};
-    void *reply = NULL;
-
-    run->now_ns += 1000;
-    core_step(run->core, run->now_ns, &input, &run->outputs);
-    for (struct core_output *output = run->outputs.first; output != NULL; output = output->next) {
-        if (output->kind == CORE_OUT_SESSION)
-            run->session = output->to;
-        if (output->kind == CORE_OUT_REPLY && output->token == input.token) {
-            assert_int_equal(output->status, SNOW_OK);
-            assert_true(output->last);
-            reply = output->message;
-        }
-    }
-    return reply;
-}
-
-/* Nodes forget at once; what was evicted is noted. */
-static void acknowledge(struct run *run)
-{
-    struct wire_closed closed[ITEMS_MAX];
-
-    run->evicted_count = 0;
-    for (struct core_output *output = run->outputs.first; output != NULL; output = output->next) {
-        if (output->kind != CORE_OUT_FORGET)
-            continue;
-        const struct wire_forget_req *forget = output->message;
-        struct wire_forget_rep reply = {.segment = 0,
-                                        .items = closed,
-                                        .items_count = forget->items_count};
-
-        assert_true(forget->items_count <= ITEMS_MAX);
-        for (uint32_t i = 0; i < forget->items_count; i++) {
-            closed[i] = (struct wire_closed){.slot = forget->items[i].slot,
-                                             .gen = forget->items[i].gen,
-                                             .freed = 1};
-            run->evicted[run->evicted_count++] =
-                run->key_of[WIRE_GEN_COUNTER(forget->items[i].gen)];
-        }
-        step(run, CORE_MESSAGE, run->node, WIRE_forget, &reply);
-    }
-    core_outputs_reset(&run->outputs);
-}
-
-/* Bytes of a segment: the pool, the reserve, and what rounding adds. */
-static uint64_t memory_of(uint32_t capacity)
-{
-    return ((capacity + (uint64_t)RESERVE) * UNIT + SEGMENT_STEP - 1) / SEGMENT_STEP * SEGMENT_STEP;
-}
-
-static void mount(struct run *run)
-{
-    uint64_t bytes = memory_of(run->capacity);
-    uint32_t slots = (uint32_t)(bytes / UNIT);
-    struct wire_segment_info info = {.incarnation = 2,
-                                     .tier = WIRE_TIER_DRAM,
-                                     .size = bytes,
-                                     .ready = bytes,
-                                     .slot_count = slots,
-                                     .slots_ready = slots};
-    struct wire_mount_req message = {.incarnation = 1,
-                                     .process = 1,
-                                     .address = bytes_of_string("model:1"),
-                                     .segments = &info,
-                                     .segments_count = 1};
-    const struct wire_mount_rep *reply = step(run, CORE_MESSAGE, 0, WIRE_mount, &message);
-
-    run->node = reply->node;
-    for (uint32_t at = 0; at < slots; at += LIMIT_INVENTORY_SLOTS) {
-        uint32_t end = slots - at < LIMIT_INVENTORY_SLOTS ? slots : at + LIMIT_INVENTORY_SLOTS;
-        struct wire_inventory_req inventory = {.first_slot = at,
-                                               .end_slot = end,
-                                               .last = end == slots};
-
-        step(run, CORE_MESSAGE, run->node, WIRE_inventory, &inventory);
-    }
-    core_outputs_reset(&run->outputs);
-}
 
 static struct run *run_open(uint32_t capacity)
 {
     struct run *run = calloc(1, sizeof(*run));
-    struct core_options options = core_options_default();
-    struct core_start start = {.cluster = 1,
-                               .term = 1,
-                               .adopts_strangers = true,
-                               .secret_low = 2,
-                               .secret_high = 3,
-                               .now_ns = NS_PER_S};
 
     assert_non_null(run);
-    run->capacity = capacity;
-    run->now_ns = NS_PER_S;
-    run->key_of = calloc(GENS, sizeof(*run->key_of));
-    assert_non_null(run->key_of);
-    for (uint32_t i = 0; i < PLAIN_KEYS; i++)
-        snprintf(run->names[i], sizeof(run->names[i]), "k%u", i);
-    plain_init(&run->plain);
-    core_outputs_init(&run->outputs);
-    options.policy = CORE_POLICY_RRC;
-    options.reserve_bytes = memory_of(capacity) - capacity * (uint64_t)UNIT;
-    assert_int_equal(core_create(&options, &start, &run->core), SNOW_OK);
-    mount(run);
-    step(run, CORE_SESSION_OPEN, 0, 0, NULL);
+    run->bed = bed_open(CORE_POLICY_RRC, capacity, BED_RESERVE, PLAIN_KEYS);
+    run->bed->core->trial.fixed = true;
+    plain_init(&run->plain, capacity);
     return run;
 }
 
 static void run_close(struct run *run)
 {
-    core_check(run->core);
-    core_destroy(run->core);
-    core_outputs_deinit(&run->outputs);
+    bed_close(run->bed);
     free(run->plain.ghosts);
-    free(run->key_of);
     free(run);
-}
-
-static struct bytes name_of(const struct run *run, uint32_t key)
-{
-    return bytes_of_string(run->names[key]);
 }
 
 /* ---- what both do ---- */
@@ -189,7 +45,7 @@ static void expect_room(struct run *run)
 {
     struct plain *plain = &run->plain;
 
-    while (plain->readable + plain->writing + 1 > run->capacity) {
+    while (plain->readable + plain->writing + 1 > run->bed->capacity) {
         uint32_t victim = plain_victim(plain);
 
         if (victim == PLAIN_KEYS)
@@ -201,10 +57,9 @@ static void expect_room(struct run *run)
 
 static void compare(struct run *run)
 {
-    assert_int_equal(run->evicted_count, run->expected_count);
-    for (uint32_t i = 0; i < run->evicted_count; i++)
-        assert_int_equal(run->evicted[i], run->expected[i]);
-    run->evictions += run->evicted_count;
+    assert_int_equal(run->bed->evicted_count, run->expected_count);
+    for (uint32_t i = 0; i < run->bed->evicted_count; i++)
+        assert_int_equal(run->bed->evicted[i], run->expected[i]);
     run->expected_count = 0;
 }
 
@@ -226,62 +81,35 @@ static uint32_t depth_of(const struct run *run, uint32_t depth, uint32_t index,
 static void put(struct run *run, const uint32_t *keys, uint32_t count, uint32_t depth,
                 uint64_t continues, const uint32_t *prefix, uint32_t prefix_count)
 {
-    static struct wire_put_item items[ITEMS_MAX];
-    static struct wire_written written[ITEMS_MAX];
-    struct wire_put_start_req start = {.operation = ++run->operation,
-                                       .continues = continues,
-                                       .items = items,
-                                       .items_count = count};
-    struct wire_put_end_req end = {.operation = run->operation,
-                                   .continues = continues,
-                                   .items = written};
+    struct plain *plain = &run->plain;
+    uint32_t told = depth == PLAIN_DEPTH_UNKNOWN ? BED_UNKNOWN : depth;
 
     for (uint32_t i = count; i-- > 0;) {
-        if (run->plain.units[keys[i]].readable)
-            plain_touch(&run->plain, keys[i], true);
+        if (plain->units[keys[i]].readable)
+            plain_touch(plain, keys[i], true);
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct plain_unit *unit = &run->plain.units[keys[i]];
+        struct plain_unit *unit = &plain->units[keys[i]];
 
-        items[i] = (struct wire_put_item){.key = name_of(run, keys[i]),
-                                          .size = UNIT,
-                                          .replicas = 1,
-                                          .depth = depth == PLAIN_DEPTH_UNKNOWN ? WIRE_DEPTH_UNKNOWN
-                                                                                : depth + i};
         if (unit->readable)
             continue;
         expect_room(run);
         unit->writing = true;
         unit->depth = depth_of(run, depth, i, prefix, prefix_count);
-        run->plain.writing++;
+        plain->writing++;
     }
-    const struct wire_put_start_rep *reply =
-        step(run, CORE_MESSAGE, run->session, WIRE_put_start, &start);
-
-    assert_int_equal(reply->items_count, count);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct wire_put_grant *grant = &reply->items[i];
-        uint32_t key = keys[grant->index];
-
-        assert_int_equal(grant->status, run->plain.units[key].writing ? SNOW_OK : SNOW_EXISTS);
-        if (grant->status != SNOW_OK)
-            continue;
-        assert_true(WIRE_GEN_COUNTER(grant->gen) < GENS);
-        run->key_of[WIRE_GEN_COUNTER(grant->gen)] = key;
-        written[end.items_count++] =
-            (struct wire_written){.key = name_of(run, key), .gen = grant->gen, .replicas = 1};
-    }
-    acknowledge(run);
+    bed_put_start(run->bed, keys, count, told, continues);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(run->bed->granted[i], plain->units[keys[i]].writing);
     compare(run);
-    step(run, CORE_MESSAGE, run->session, WIRE_put_end, &end);
-    acknowledge(run);
+    bed_put_end(run->bed, keys, count, continues);
     for (uint32_t i = count; i-- > 0;) {
-        if (run->plain.units[keys[i]].writing)
-            plain_insert(&run->plain, keys[i]);
+        if (plain->units[keys[i]].writing)
+            plain_insert(plain, keys[i]);
     }
     for (uint32_t i = prefix_count; i-- > 0;) {
-        if (run->plain.units[prefix[i]].readable)
-            plain_touch(&run->plain, prefix[i], false);
+        if (plain->units[prefix[i]].readable)
+            plain_touch(plain, prefix[i], false);
     }
     compare(run);
 }
@@ -290,51 +118,17 @@ static void put(struct run *run, const uint32_t *keys, uint32_t count, uint32_t 
 static uint32_t look_up(struct run *run, const uint32_t *keys, uint32_t count, uint32_t flags,
                         uint64_t operation)
 {
-    static struct wire_key wanted[ITEMS_MAX];
-    struct wire_lookup_req lookup = {
-        .operation = operation, .flags = flags, .keys = wanted, .keys_count = count};
-    uint32_t found = 0;
+    uint32_t found = bed_look_up(run->bed, keys, count, flags, operation);
 
-    for (uint32_t i = 0; i < count; i++)
-        wanted[i].key = name_of(run, keys[i]);
-    const struct wire_lookup_rep *reply =
-        step(run, CORE_MESSAGE, run->session, WIRE_lookup, &lookup);
-
-    for (uint32_t i = 0; i < count; i++)
-        assert_int_equal(reply->items[i].status == SNOW_OK, run->plain.units[keys[i]].readable);
-    while (found < count && reply->items[found].status == SNOW_OK)
-        found++;
     for (uint32_t i = count; i-- > 0 && (flags & (WIRE_LOOKUP_TOUCH | WIRE_LOOKUP_REFRESH));) {
         if (run->plain.units[keys[i]].readable)
             plain_touch(&run->plain, keys[i], (flags & WIRE_LOOKUP_TOUCH) != 0);
     }
-    acknowledge(run);
     compare(run);
     return found;
 }
 
 /* ---- traces ---- */
-
-/* The block ids of the next line; 0: the end. */
-static uint32_t read_line(FILE *file, uint32_t *keys)
-{
-    static char line[65536];
-    char *at;
-    uint32_t count = 0;
-
-    if (fgets(line, sizeof(line), file) == NULL)
-        return 0;
-    at = strstr(line, "\"hash_ids\": [");
-    assert_non_null(at);
-    at += strlen("\"hash_ids\": [");
-    do {
-        uint64_t id = strtoull(at, &at, 10);
-
-        assert_true(id < PLAIN_KEYS && count < ITEMS_MAX);
-        keys[count++] = (uint32_t)id;
-    } while (*at++ == ',');
-    return count;
-}
 
 /* What an engine does: look up, read the prefix, put the rest. */
 static void play(struct run *run, const uint32_t *keys, uint32_t count, uint32_t depth)
@@ -343,7 +137,7 @@ static void play(struct run *run, const uint32_t *keys, uint32_t count, uint32_t
     uint64_t read = 0;
 
     if (found > 0) {
-        read = ++run->operation;
+        read = ++run->bed->operation;
         look_up(run, keys, found, WIRE_LOOKUP_TOUCH, read);
     }
     if (found < count)
@@ -353,44 +147,43 @@ static void play(struct run *run, const uint32_t *keys, uint32_t count, uint32_t
 static void play_trace(const char *name, uint32_t capacity, uint32_t requests, uint32_t depth)
 {
     struct run *run = run_open(capacity);
-    char path[512];
-    uint32_t keys[ITEMS_MAX];
+    FILE *file = bed_trace_open(name);
+    uint32_t keys[BED_ITEMS];
     uint32_t count;
 
-    snprintf(path, sizeof(path), "%s/traces/%s", SOURCE_DIR, name);
-    FILE *file = fopen(path, "r");
-
-    assert_non_null(file);
-    for (uint32_t i = 0; i < requests && (count = read_line(file, keys)) > 0; i++)
+    for (uint32_t i = 0; i < requests && (count = bed_trace_next(file, keys)) > 0; i++) {
+        for (uint32_t j = 0; j < count; j++)
+            assert_true(keys[j] < PLAIN_KEYS);
         play(run, keys, count, depth);
+    }
     fclose(file);
-    assert_true(run->evictions > 10000);
+    assert_true(run->bed->evictions > 10000);
     run_close(run);
 }
 
 static void test_conversation(void **state)
 {
     (void)state;
-    play_trace("conversation_trace.jsonl", 913, 2000, 0);
+    play_trace("conversation", 913, 2000, 0);
 }
 
 static void test_conversation_of_unknown_depth(void **state)
 {
     (void)state;
-    play_trace("conversation_trace.jsonl", 1827, 1500, PLAIN_DEPTH_UNKNOWN);
+    play_trace("conversation", 1827, 1500, PLAIN_DEPTH_UNKNOWN);
 }
 
 static void test_synthetic(void **state)
 {
     (void)state;
-    play_trace("synthetic_trace.jsonl", 1200, 1200, 0);
+    play_trace("synthetic", 1200, 1200, 0);
 }
 
 /* ---- random operations ---- */
 
 static void take_lease(struct run *run, struct lease *lease, const uint32_t *keys, uint32_t count)
 {
-    lease->operation = ++run->operation;
+    lease->operation = ++run->bed->operation;
     lease->count = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (run->plain.units[keys[i]].readable)
@@ -403,11 +196,7 @@ static void take_lease(struct run *run, struct lease *lease, const uint32_t *key
 
 static void return_lease(struct run *run, struct lease *lease)
 {
-    struct wire_id id = {.id = lease->operation};
-    struct wire_lease_return_msg message = {.operations = &id, .operations_count = 1};
-
-    step(run, CORE_MESSAGE, run->session, WIRE_lease_return, &message);
-    acknowledge(run);
+    bed_return(run->bed, lease->operation);
     compare(run);
     for (uint32_t i = lease->count; i-- > 0;) {
         struct plain_unit *unit = &run->plain.units[lease->keys[i]];
@@ -464,9 +253,9 @@ static void test_random(void **state)
             break;
         }
         if (i % 500 == 0)
-            core_check(run->core);
+            core_check(run->bed->core);
     }
-    assert_true(run->evictions > 20000);
+    assert_true(run->bed->evictions > 20000);
     run_close(run);
 }
 
