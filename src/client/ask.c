@@ -67,7 +67,7 @@ enum snow_status client_ask_init(struct client_ask *ask, struct client *client,
     ask->client = client;
     ask->count = count;
     ask->deadline_ns = deadline_ns;
-    ask->part_items = LIMIT_BATCH_ITEMS;
+    ask->part_items = ops->part_items == 0 ? LIMIT_BATCH_ITEMS : ops->part_items;
     ask->timer.on_event = on_timer;
     ask->retry.rng = &client->rng;
     ask->cursor = ops->from_end ? count : 0;

@@ -27,6 +27,7 @@ struct client_ask;
 /* What an owner says of its questions. */
 struct client_ask_ops {
     uint16_t type;
+    uint16_t part_items; /* of one message; 0: as many as it holds */
     bool from_end; /* messages from the last item to the first; inside a message always ascending */
     /* Bytes of the item in the request. */
     size_t (*on_measure)(struct client_ask *ask, uint32_t item);

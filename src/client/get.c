@@ -498,6 +498,7 @@ static void on_event(struct client_ask *ask)
 
 static const struct client_ask_ops lookup_ops = {
     .type = WIRE_lookup,
+    .part_items = CLIENT_PART_ITEMS,
     .from_end = true, /* touched from the deepest to the first */
     .on_measure = measure,
     .on_join = join,

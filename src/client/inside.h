@@ -8,6 +8,8 @@
 #include "client/client.h"
 #include "rpc/peer.h"
 
+/* Items of a message that bytes follow: they move while the master answers the next one. */
+#define CLIENT_PART_ITEMS 64u
 #define CLIENT_PARTS_MAX 4u         /* messages of one operation to the master under way */
 #define CLIENT_ABORTS_MAX 256u      /* put_aborts under way */
 #define CLIENT_HOLD_RETURNS_MAX 64u /* hold_returns under way */

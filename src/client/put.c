@@ -454,6 +454,7 @@ static void on_start_event(struct client_ask *ask)
 
 static const struct client_ask_ops start_ops = {
     .type = WIRE_put_start,
+    .part_items = CLIENT_PART_ITEMS,
     .on_measure = measure_start,
     .on_join = join_start,
     .on_build = build_start,

@@ -238,6 +238,10 @@ struct session {
     uint64_t leased_bytes;
     uint32_t read_count;
     uint32_t waiters;
+    /* Where the objects of its last put went: the other messages of that put follow. */
+    uint64_t put_operation;
+    uint64_t put_placed;  /* bytes */
+    uint16_t put_segment; /* index in core->segments; UINT16_MAX: none */
     bool linked;       /* its connection stands */
     bool writes_ended; /* after a break: open writes were aborted */
 };

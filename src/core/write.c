@@ -313,6 +313,28 @@ static void touch_existing(struct core *core, const struct wire_put_start_req *p
     }
 }
 
+/* The messages of one put are placed as if they were one. */
+static void follow_put(const struct core *core, struct request *request)
+{
+    const struct wire_put_start_req *put = request->message;
+    const struct session *session = core->sessions[request->session];
+
+    if (session->put_operation != put->operation || session->put_segment >= core->segment_count)
+        return;
+    request->segment = session->put_segment;
+    request->placed = session->put_placed;
+}
+
+static void remember_put(struct core *core, const struct request *request)
+{
+    const struct wire_put_start_req *put = request->message;
+    struct session *session = core->sessions[request->session];
+
+    session->put_operation = put->operation;
+    session->put_segment = request->segment;
+    session->put_placed = request->placed;
+}
+
 void core_put_start(struct core *core, const struct core_input *input, uint32_t session)
 {
     const struct wire_put_start_req *put = input->message;
@@ -325,6 +347,7 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
     for (uint32_t i = 0; i < put->items_count; i++)
         keys[i] = core_key_hash(put->items[i].key);
     request->wait_ns = (uint64_t)put->wait_ms * NS_PER_MS;
+    follow_put(core, request);
     touch_existing(core, put, keys);
     for (uint32_t i = 0; i < put->items_count; i++) {
         const struct wire_put_item *item = &put->items[i];
@@ -338,6 +361,7 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
         else
             put_item(core, request, i, &keys[i]);
     }
+    remember_put(core, request);
 }
 
 /* ---- the end of a write ---- */

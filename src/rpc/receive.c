@@ -209,6 +209,16 @@ static bool must_pause(const struct rpc_conn *conn)
     return conn->queued_replies > LIMIT_SEND_QUEUE && conn->incoming.left == 0;
 }
 
+/* The first answer to what came together does not wait for the others: whoever asked goes on with
+ * it meanwhile.  True: it left. */
+static bool answer_early(struct rpc_conn *conn)
+{
+    if (conn->queued_replies == 0 || !rpc_conn_alive(conn))
+        return false;
+    rpc_send_flush(conn);
+    return true;
+}
+
 static void keep_rest(struct rpc_conn *conn, const uint8_t *at, size_t size)
 {
     conn->rest = malloc(size);
@@ -223,6 +233,8 @@ static void keep_rest(struct rpc_conn *conn, const uint8_t *at, size_t size)
 /* What came into the shared buffer, or is left of it. */
 static void feed(struct rpc_conn *conn, const uint8_t *at, size_t size)
 {
+    bool answered = false;
+
     while (size > 0 && rpc_conn_alive(conn) && !must_pause(conn)) {
         size_t taken;
 
@@ -233,6 +245,8 @@ static void feed(struct rpc_conn *conn, const uint8_t *at, size_t size)
             taken = feed_partial(conn, at, size);
         } else {
             taken = feed_frame(conn, at, size);
+            if (taken > 0 && taken < size && !answered)
+                answered = answer_early(conn);
             if (taken == 0 && rpc_conn_alive(conn))
                 taken = feed_partial(conn, at, size);
         }

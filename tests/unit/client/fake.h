@@ -21,6 +21,7 @@
 #define FAKE_NODES 2
 #define FAKE_MEMORY ((size_t)(48 * MIB))
 #define FAKE_SLOTS 8192
+#define FAKE_SEEN 1024
 #define FAKE_STALL_NS (500 * NS_PER_MS) /* all is on one loop: it must be patient with itself */
 #define PATIENCE_NS (20 * NS_PER_S)
 
@@ -99,7 +100,7 @@ struct fake {
     uint32_t parts; /* of an object, 1 or 2 */
     uint32_t lease_ms;
     struct fake_script put_starts, put_ends, lookups, removes;
-    struct fake_seen seen[128];
+    struct fake_seen seen[FAKE_SEEN];
     int seen_count;
     int aborted; /* items */
     int reports;
@@ -333,7 +334,7 @@ static inline void note(struct fake *fake, uint16_t type, const void *message)
 {
     struct fake_seen *seen = &fake->seen[fake->seen_count++];
 
-    assert_true(fake->seen_count < 128);
+    assert_true(fake->seen_count < FAKE_SEEN);
     seen->type = type;
     if (type == WIRE_put_start) {
         const struct wire_put_start_req *put = message;
