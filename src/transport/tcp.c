@@ -109,6 +109,15 @@ static bool send_first(struct tcp_lane *lane, struct rpc_conn *conn)
     return true;
 }
 
+/* A kick comes in this turn or the next; what is queued leaves at the end of a turn. */
+static void kick_later(struct tcp_link *link, bool begun)
+{
+    if (!begun && !link->kick_again)
+        return;
+    link->kick_again = begun;
+    env_timer_arm(tcp_of(link)->loop, &link->kick, 0);
+}
+
 static void pump(struct tcp_link *link)
 {
     for (uint32_t i = 0; i < tcp_of(link)->options.lanes; i++) {
@@ -123,8 +132,8 @@ static void pump(struct tcp_link *link)
         }
         /* The end of this turn empties its queue; what the stream does not take then goes on with
          * the replies. */
-        if (begun && !list_is_empty(&lane->queue) && has_enough(lane, conn))
-            env_timer_arm(tcp_of(link)->loop, &link->kick, 0);
+        if (conn != NULL && !list_is_empty(&lane->queue) && has_enough(lane, conn))
+            kick_later(link, begun);
     }
     watch(link);
 }

@@ -38,6 +38,7 @@ struct tcp_link {
     uint64_t in_flight;     /* bytes of sent frames */
     struct list failed;     /* frames that could not be sent: told in the next turn */
     struct env_timer kick;  /* tells them, and sends more */
+    bool kick_again;        /* once more, if that was before the end of a turn */
     struct env_timer watch; /* for a stall */
     uint64_t watch_ns;      /* when it is due */
 };

@@ -18,6 +18,7 @@
 #include "transport/tcp.h"
 
 #define SMALL_BYTES (64 * KIB)               /* items up to it go by the first lane */
+#define GATHER_BYTES (256 * KIB)             /* of a frame with several items */
 #define BODY_MAX (LIMIT_BODY_SIZE - 4 * KIB) /* of a message */
 
 /* ---- cutting -------------------------------------------------------------------------------- */
@@ -80,8 +81,10 @@ static void frame_add(struct cut *cut, struct tcp_frame *frame, struct tcp_piece
 static bool frame_has_room(const struct cut *cut, const struct tcp_frame *frame,
                            const struct transport_item *item)
 {
+    uint64_t piece_bytes = options_of(cut->link)->piece_bytes;
+
     return frame->count < LIMIT_BATCH_ITEMS &&
-           frame->bytes + item->size <= options_of(cut->link)->piece_bytes &&
+           frame->bytes + item->size <= (piece_bytes < GATHER_BYTES ? piece_bytes : GATHER_BYTES) &&
            frame->body_size + message_size(cut->op, item) <= BODY_MAX;
 }
 
