@@ -1,4 +1,4 @@
-/* Chunks come from aligned_alloc and are not touched before their items are taken: memory that was
+/* Chunks are not touched before their items are taken: memory that was
  * never used is never committed.  A chunk starts on a cache line, so items of 16, 32 or 64 bytes
  * never straddle one.
  *
@@ -34,19 +34,23 @@ static size_t pointer_capacity(const struct pool *pool)
     return capacity;
 }
 
-void pool_init(struct pool *pool, uint32_t item_size, uint32_t chunk_bits, uint32_t count_max)
+void pool_init(struct pool *pool, struct region *region, uint32_t item_size, uint32_t chunk_bits,
+               uint32_t count_max)
 {
     ASSERT(item_size >= sizeof(uint32_t) && chunk_bits < 32 && count_max < UINT32_MAX);
-    *pool = (struct pool){
-        .item_size = item_size, .chunk_bits = chunk_bits, .fresh = 1, .count_max = count_max};
+    *pool = (struct pool){.region = region,
+                          .item_size = item_size,
+                          .chunk_bits = chunk_bits,
+                          .fresh = 1,
+                          .count_max = count_max};
 }
 
 void pool_deinit(struct pool *pool)
 {
     for (uint32_t i = 0; i < pool->chunk_count; i++)
-        free(pool->chunks[i]);
+        region_give(pool->region, pool->chunks[i], chunk_size(pool));
     free(pool->chunks);
-    pool_init(pool, pool->item_size, pool->chunk_bits, pool->count_max);
+    pool_init(pool, pool->region, pool->item_size, pool->chunk_bits, pool->count_max);
 }
 
 static enum snow_status add_chunk(struct pool *pool)
@@ -61,7 +65,7 @@ static enum snow_status add_chunk(struct pool *pool)
             return SNOW_NO_MEMORY;
         pool->chunks = chunks;
     }
-    chunk = aligned_alloc(CACHE_LINE, chunk_size(pool));
+    chunk = region_take(pool->region, chunk_size(pool));
     if (chunk == NULL)
         return SNOW_NO_MEMORY;
     pool->chunks[pool->chunk_count++] = chunk;

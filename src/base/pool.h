@@ -7,12 +7,14 @@
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
+#include "base/region.h"
 #include "base/status.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct pool {
+    struct region *region; /* NULL: malloc */
     uint8_t **chunks;
     uint32_t chunk_count;
     uint32_t chunk_bits;
@@ -23,8 +25,10 @@ struct pool {
     uint32_t count_max;  /* items at most */
 };
 
-/* count_max: bound on items.  Allocates nothing yet. */
-void pool_init(struct pool *pool, uint32_t item_size, uint32_t chunk_bits, uint32_t count_max);
+/* region: where chunks come from, NULL: malloc.  count_max: bound on items.  Allocates nothing
+ * yet. */
+void pool_init(struct pool *pool, struct region *region, uint32_t item_size, uint32_t chunk_bits,
+               uint32_t count_max);
 void pool_deinit(struct pool *pool);
 
 /* A zeroed item.  LIMIT: count_max reached.  NO_MEMORY. */

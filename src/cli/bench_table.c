@@ -214,8 +214,11 @@ double bench_table_measure(struct bench *bench, uint64_t objects, uint32_t key_s
 {
     struct table table = {.bench = bench, .key_size = key_size, .now_ns = NS_PER_S};
     struct core_options options = core_options_default();
-    struct core_start start = {
-        .cluster = 1, .term = 1, .adopts_strangers = true, .now_ns = table.now_ns};
+    struct core_start start = {.cluster = 1,
+                               .term = 1,
+                               .adopts_strangers = true,
+                               .now_ns = table.now_ns,
+                               .memory = env_large_pages()};
     uint64_t before = env_resident_bytes();
     double ns = 0;
 

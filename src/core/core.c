@@ -12,13 +12,13 @@ _Static_assert(CORE_METRIC_COUNT <= sizeof(((struct core *)0)->counters) / sizeo
 
 static void init_pools(struct core *core)
 {
-    pool_init(&core->objects, sizeof(struct object), CHUNK_BITS, OBJECTS_MAX);
-    pool_init(&core->spreads, sizeof(struct spread), CHUNK_BITS, OBJECTS_MAX);
-    pool_init(&core->writes, sizeof(struct write), 8, OBJECTS_MAX);
-    pool_init(&core->closings_pool, sizeof(struct closing), 8, OBJECTS_MAX);
-    pool_init(&core->request_pool, sizeof(struct request), 6,
+    pool_init(&core->objects, &core->region, sizeof(struct object), CHUNK_BITS, OBJECTS_MAX);
+    pool_init(&core->spreads, &core->region, sizeof(struct spread), CHUNK_BITS, OBJECTS_MAX);
+    pool_init(&core->writes, &core->region, sizeof(struct write), 8, OBJECTS_MAX);
+    pool_init(&core->closings_pool, &core->region, sizeof(struct closing), 8, OBJECTS_MAX);
+    pool_init(&core->request_pool, &core->region, sizeof(struct request), 6,
               LIMIT_SESSIONS * LIMIT_REQUESTS_PER_CONN);
-    pool_init(&core->pin_pool, sizeof(struct pin), 8, OBJECTS_MAX);
+    pool_init(&core->pin_pool, &core->region, sizeof(struct pin), 8, OBJECTS_MAX);
 }
 
 static void init_lists(struct core *core)
@@ -63,13 +63,16 @@ enum snow_status core_create(const struct core_options *options, const struct co
     core->sessions = calloc(LIMIT_SESSIONS, sizeof(*core->sessions));
     rng_init(&core->rng, siphash(&core->secret, "placement", 9));
     wheel_init(&core->wheel, CORE_TICK_NS, start->now_ns);
+    region_init(&core->region, start->memory);
     reuse_init(&core->reuse);
     core->room_timer.on_event = on_room_timer;
     init_pools(core);
     init_lists(core);
-    if (core->sessions == NULL || index_create(&core->index) != SNOW_OK ||
-        index_create(&core->pins) != SNOW_OK || index_create(&core->requests) != SNOW_OK ||
-        keys_create(&core->keys) != SNOW_OK || ghosts_init(&core->ghosts) != SNOW_OK ||
+    if (core->sessions == NULL || index_create(&core->region, &core->index) != SNOW_OK ||
+        index_create(&core->region, &core->pins) != SNOW_OK ||
+        index_create(&core->region, &core->requests) != SNOW_OK ||
+        keys_create(&core->region, &core->keys) != SNOW_OK ||
+        ghosts_init(&core->ghosts, &core->region) != SNOW_OK ||
         trial_init(&core->trial, options->policy == CORE_POLICY_RRC ? SHADOW_SCORE : SHADOW_OLDEST,
                    options->policy != CORE_POLICY_RRC) != SNOW_OK) {
         core_destroy(core);
@@ -122,6 +125,7 @@ void core_destroy(struct core *core)
     keys_destroy(core->keys);
     ghosts_deinit(&core->ghosts);
     trial_deinit(&core->trial);
+    region_deinit(&core->region);
     free(core->sessions);
     free(core);
 }

@@ -22,6 +22,7 @@
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/fault.h"
+#include "base/region.h"
 #include "base/status.h"
 #include "core/options.h"
 #include "wire/messages.h"
@@ -106,7 +107,8 @@ struct core_start {
     uint32_t expected_count;
     bool adopts_strangers; /* there was no state file: nodes that are not expected are believed */
     uint64_t now_ns;
-    fault_set faults; /* planted by the simulator, else 0 */
+    fault_set faults;                   /* planted by the simulator, else 0 */
+    const struct region_source *memory; /* where tables grow; NULL: malloc */
 };
 
 MUST_CHECK enum snow_status core_create(const struct core_options *options,

@@ -6,11 +6,11 @@
 
 _Static_assert(sizeof(struct ghost) == 20, "there are twice as many of them as of objects");
 
-enum snow_status ghosts_init(struct ghosts *ghosts)
+enum snow_status ghosts_init(struct ghosts *ghosts, struct region *region)
 {
-    pool_init(&ghosts->pool, sizeof(struct ghost), CHUNK_BITS, INDEX_OBJECT_MAX);
+    pool_init(&ghosts->pool, region, sizeof(struct ghost), CHUNK_BITS, INDEX_OBJECT_MAX);
     ghosts->oldest = ghosts->youngest = 0;
-    return index_create(&ghosts->index);
+    return index_create(region, &ghosts->index);
 }
 
 void ghosts_deinit(struct ghosts *ghosts)

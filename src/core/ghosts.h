@@ -36,7 +36,7 @@ struct ghosts {
     uint32_t youngest;
 };
 
-MUST_CHECK enum snow_status ghosts_init(struct ghosts *ghosts);
+MUST_CHECK enum snow_status ghosts_init(struct ghosts *ghosts, struct region *region);
 void ghosts_deinit(struct ghosts *ghosts);
 /* The ghost's class, uses and last_touch are the caller's; count_max: of all, this one included. */
 void ghosts_add(struct ghosts *ghosts, uint64_t hash, const struct ghost *ghost,

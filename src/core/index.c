@@ -40,10 +40,13 @@ struct index_bucket {
     struct index_entry entries[BUCKET_ENTRIES];
 };
 
+#define CHUNK_BYTES (CHUNK_BUCKETS * sizeof(struct index_bucket))
+
 _Static_assert(sizeof(struct index_bucket) == 64, "a bucket is a cache line");
 _Static_assert(INDEX_OBJECT_MAX < LINK, "an object is no link");
 
 struct index {
+    struct region *region;
     struct index_bucket **chunks; /* primary buckets */
     uint32_t chunk_count;
     uint32_t chunk_capacity;
@@ -67,7 +70,7 @@ static enum snow_status add_chunk(struct index *index)
         index->chunks = chunks;
         index->chunk_capacity = capacity;
     }
-    chunk = aligned_alloc(sizeof(*chunk), CHUNK_BUCKETS * sizeof(*chunk));
+    chunk = region_take(index->region, CHUNK_BYTES);
     if (chunk == NULL)
         return SNOW_NO_MEMORY;
     index->chunks[index->chunk_count++] = chunk;
@@ -101,14 +104,15 @@ static uint32_t address(const struct index *index, uint32_t tag)
     return number < index->bucket_count ? number : tag & index->mask;
 }
 
-enum snow_status index_create(struct index **index)
+enum snow_status index_create(struct region *region, struct index **index)
 {
     struct index *created = calloc(1, sizeof(*created));
     enum snow_status status;
 
     if (created == NULL)
         return SNOW_NO_MEMORY;
-    pool_init(&created->lines, sizeof(struct index_bucket), CHUNK_BITS, LINK - 1);
+    created->region = region;
+    pool_init(&created->lines, region, sizeof(struct index_bucket), CHUNK_BITS, LINK - 1);
     status = add_chunk(created);
     if (status != SNOW_OK) {
         index_destroy(created);
@@ -127,7 +131,7 @@ void index_destroy(struct index *index)
     if (index == NULL)
         return;
     for (uint32_t i = 0; i < index->chunk_count; i++)
-        free(index->chunks[i]);
+        region_give(index->region, index->chunks[i], CHUNK_BYTES);
     free(index->chunks);
     pool_deinit(&index->lines);
     free(index);
@@ -254,7 +258,7 @@ static void merge_one(struct index *index)
         index->mask >>= 1;
     spread(index, removed);
     if (index->bucket_count <= (index->chunk_count - 2) << CHUNK_BITS)
-        free(index->chunks[--index->chunk_count]);
+        region_give(index->region, index->chunks[--index->chunk_count], CHUNK_BYTES);
 }
 
 enum snow_status index_insert(struct index *index, uint64_t hash, uint32_t object)

@@ -12,6 +12,7 @@
 #ifndef CORE_INDEX_H
 #define CORE_INDEX_H
 
+#include "base/region.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -22,7 +23,7 @@
 struct index;
 struct index_bucket;
 
-MUST_CHECK enum snow_status index_create(struct index **index);
+MUST_CHECK enum snow_status index_create(struct region *region, struct index **index);
 void index_destroy(struct index *index);
 
 /* NO_MEMORY */

@@ -42,18 +42,20 @@ struct chunk {
 };
 
 struct keys {
+    struct region *region;
     struct pool chunks;            /* struct chunk */
     uint32_t partial[CLASS_COUNT]; /* first chunk with room; 0: none */
     uint32_t empty;                /* first empty chunk; 0: none */
 };
 
-enum snow_status keys_create(struct keys **keys)
+enum snow_status keys_create(struct region *region, struct keys **keys)
 {
     struct keys *created = calloc(1, sizeof(*created));
 
     if (created == NULL)
         return SNOW_NO_MEMORY;
-    pool_init(&created->chunks, sizeof(struct chunk), 8, CHUNK_COUNT_MAX);
+    created->region = region;
+    pool_init(&created->chunks, region, sizeof(struct chunk), 8, CHUNK_COUNT_MAX);
     *keys = created;
     return SNOW_OK;
 }
@@ -68,7 +70,7 @@ void keys_destroy(struct keys *keys)
     if (keys == NULL)
         return;
     for (uint32_t number = 1; number < keys->chunks.fresh; number++)
-        free(chunk_at(keys, number)->at);
+        region_give(keys->region, chunk_at(keys, number)->at, CHUNK_SIZE);
     pool_deinit(&keys->chunks);
     free(keys);
 }
@@ -114,7 +116,7 @@ static enum snow_status new_chunk(struct keys *keys, uint32_t *number)
 
     if (status != SNOW_OK)
         return status;
-    at = aligned_alloc(64, CHUNK_SIZE);
+    at = region_take(keys->region, CHUNK_SIZE);
     if (at == NULL) {
         pool_give(&keys->chunks, *number);
         return SNOW_NO_MEMORY;

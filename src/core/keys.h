@@ -5,13 +5,14 @@
 #define CORE_KEYS_H
 
 #include "base/bytes.h"
+#include "base/region.h"
 #include "base/status.h"
 
 #include <stdint.h>
 
 struct keys;
 
-MUST_CHECK enum snow_status keys_create(struct keys **keys);
+MUST_CHECK enum snow_status keys_create(struct region *region, struct keys **keys);
 void keys_destroy(struct keys *keys);
 
 /* Keeps a copy of 1 .. LIMIT_KEY_SIZE bytes (else INVALID); reference 0 is never given.  NO_MEMORY,

@@ -391,7 +391,7 @@ static enum snow_status open_segments(struct core *core, struct node *node,
         struct segment *segment = core->segments[node->first_segment + i];
         const struct wire_segment_info *info = &mount->segments[i];
         enum snow_status status =
-            space_create(info->ready, info->slot_count, true, &segment->space);
+            space_create(&core->region, info->ready, info->slot_count, true, &segment->space);
 
         if (status != SNOW_OK) {
             close_segments(core, node);

@@ -10,8 +10,8 @@
 enum snow_status shadow_init(struct shadow *shadow)
 {
     memset(shadow, 0, sizeof(*shadow));
-    pool_init(&shadow->entries, sizeof(struct shadow_entry), CHUNK_BITS, INDEX_OBJECT_MAX);
-    return index_create(&shadow->index);
+    pool_init(&shadow->entries, NULL, sizeof(struct shadow_entry), CHUNK_BITS, INDEX_OBJECT_MAX);
+    return index_create(NULL, &shadow->index);
 }
 
 void shadow_deinit(struct shadow *shadow)

@@ -10,11 +10,12 @@
 
 #include <stdlib.h>
 
+#define CHUNK_BYTES (SPACE_CHUNK_RUNS * sizeof(struct space_run))
 #define SEARCH_MAX 8u /* runs looked at in one class */
 #define CLASS_NONE UINT32_MAX
 
-enum snow_status space_create(uint64_t size, uint32_t slot_count, bool recovering,
-                              struct space **space)
+enum snow_status space_create(struct region *region, uint64_t size, uint32_t slot_count,
+                              bool recovering, struct space **space)
 {
     struct space *created;
     enum snow_status status;
@@ -26,6 +27,7 @@ enum snow_status space_create(uint64_t size, uint32_t slot_count, bool recoverin
     created = calloc(1, sizeof(*created));
     if (created == NULL)
         return SNOW_NO_MEMORY;
+    created->region = region;
     created->granules = size / SPACE_GRANULE;
     created->recovering = true;
     created->first = SPACE_NONE;
@@ -54,13 +56,19 @@ destroy:
     return status;
 }
 
+static void give_chunk(struct space *space, struct space_run *chunk)
+{
+    if (chunk != NULL)
+        region_give(space->region, chunk, CHUNK_BYTES);
+}
+
 void space_destroy(struct space *space)
 {
     if (space == NULL)
         return;
     if (space->chunks != NULL) {
         for (uint32_t i = 0; i <= space->slots.count / SPACE_CHUNK_RUNS; i++)
-            free(space->chunks[i]);
+            give_chunk(space, space->chunks[i]);
     }
     free(space->chunks);
     space_slots_deinit(&space->slots);
@@ -73,7 +81,7 @@ enum snow_status space_run_reserve(struct space *space, uint32_t slot)
 
     if (*chunk != NULL)
         return SNOW_OK;
-    *chunk = malloc(SPACE_CHUNK_RUNS * sizeof(struct space_run));
+    *chunk = region_take(space->region, CHUNK_BYTES);
     if (*chunk == NULL)
         return SNOW_NO_MEMORY;
     space->chunk_count++;

@@ -17,6 +17,7 @@
 #ifndef CORE_SPACE_H
 #define CORE_SPACE_H
 
+#include "base/region.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -31,8 +32,8 @@ struct space;
 /* size: bytes, a multiple of 4 KiB, at most 1 TiB; slot_count: records, used and free (else
  * INVALID).  Empty: one free run.  NO_MEMORY.
  * recovering: nothing may be taken until space_recovered. */
-MUST_CHECK enum snow_status space_create(uint64_t size, uint32_t slot_count, bool recovering,
-                                         struct space **space);
+MUST_CHECK enum snow_status space_create(struct region *region, uint64_t size, uint32_t slot_count,
+                                         bool recovering, struct space **space);
 void space_destroy(struct space *space);
 
 /* Only slots below slots_ready may be used, until space_grow.  Before anything is taken or

@@ -31,6 +31,7 @@ struct space_run {
 _Static_assert(sizeof(struct space_run) == 20, "the record of an extent has a budget");
 
 struct space {
+    struct region *region;     /* of the chunks; NULL: malloc */
     struct space_run **chunks; /* by slot; NULL: not used yet */
     uint32_t chunk_count;      /* chunks taken */
     uint32_t first;            /* run at offset 0 */

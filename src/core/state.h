@@ -242,8 +242,8 @@ struct session {
     uint64_t put_operation;
     uint64_t put_placed;  /* bytes */
     uint16_t put_segment; /* index in core->segments; UINT16_MAX: none */
-    bool linked;       /* its connection stands */
-    bool writes_ended; /* after a break: open writes were aborted */
+    bool linked;          /* its connection stands */
+    bool writes_ended;    /* after a break: open writes were aborted */
 };
 
 enum node_state { NODE_UNUSED, NODE_RECOVERING, NODE_ALIVE, NODE_SUSPECT, NODE_DEAD };
@@ -337,6 +337,7 @@ struct core {
     struct core_outputs *outputs; /* of this step */
     const struct policy_ops *policy;
 
+    struct region region;      /* of what follows, the index, the keys and the spaces */
     struct pool objects;       /* struct object */
     struct pool spreads;       /* struct spread */
     struct pool writes;        /* struct write */

@@ -22,6 +22,7 @@
 #include "base/fault.h"
 #include "base/heap.h"
 #include "base/list.h"
+#include "base/region.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -209,6 +210,10 @@ struct env_memory {
     int descriptor;      /* the body's */
     void *private_state; /* the body's */
 };
+
+/* Where tables of this process that grow take memory from: large pages if the system has them;
+ * NULL: malloc. */
+const struct region_source *env_large_pages(void);
 
 /* Bytes that the host, or the container, has in all: what is opened may be larger than that, or
  * than what is free, as long as it is not all populated. */

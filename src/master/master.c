@@ -501,7 +501,8 @@ static enum snow_status open_core(struct master *master, const struct core_optio
                                    .expected = expected,
                                    .expected_count = state.expected_count,
                                    .adopts_strangers = status == SNOW_NOT_FOUND,
-                                   .now_ns = env_now_ns(master->env)};
+                                   .now_ns = env_now_ns(master->env),
+                                   .memory = env_large_pages()};
 
         if (start.cluster == 0)
             start.cluster = env_random(master->env) | 1;

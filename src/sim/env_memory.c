@@ -391,3 +391,8 @@ void env_memory_drop_handed(struct env_conn *conn)
         free(handed);
     }
 }
+
+const struct region_source *env_large_pages(void)
+{
+    return NULL;
+}

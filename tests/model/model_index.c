@@ -60,7 +60,7 @@ static void test_random_operations(void **state)
 
     (void)state;
     rng_init(&rng, 11);
-    assert_int_equal(index_create(&index), SNOW_OK);
+    assert_int_equal(index_create(NULL, &index), SNOW_OK);
     for (uint32_t step = 0; step < STEPS; step++) {
         uint32_t object = (uint32_t)rng_between(&rng, 1, OBJECTS);
         bool grows = (step / 25000) % 2 == 0;

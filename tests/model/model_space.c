@@ -124,7 +124,7 @@ static void test_random_operations(void **state)
     (void)state;
     rng_init(&rng, 1);
     model_init(&model, size);
-    assert_int_equal(space_create(SPACE_ALIGN, SLOTS, false, &space), SNOW_OK);
+    assert_int_equal(space_create(NULL, SPACE_ALIGN, SLOTS, false, &space), SNOW_OK);
     space_limit(space, 1);
     model_grow(&model, SPACE_ALIGN);
     for (uint32_t step = 1; step <= STEPS; step++) {
@@ -228,7 +228,7 @@ static void recover_once(struct rng *rng)
     struct model model;
 
     model_init(&model, size);
-    assert_int_equal(space_create(size, SLOTS, true, &space), SNOW_OK);
+    assert_int_equal(space_create(NULL, size, SLOTS, true, &space), SNOW_OK);
     for (uint32_t i = 0; i < claims; i++) {
         uint32_t slot = (uint32_t)rng_below(rng, SLOTS + 3);
         uint64_t length = random_size(rng) >> rng_below(rng, 5);
@@ -338,7 +338,7 @@ static void test_usable_share(void **state)
 
     (void)state;
     rng_init(&rng, 3);
-    assert_int_equal(space_create(size, (uint32_t)(size / 4096), false, &space), SNOW_OK);
+    assert_int_equal(space_create(NULL, size, (uint32_t)(size / 4096), false, &space), SNOW_OK);
     for (uint32_t step = 0; step < STEPS; step++) {
         uint64_t wanted = page_size(&rng);
 
@@ -381,7 +381,7 @@ static void test_cost(void **state)
 
     (void)state;
     rng_init(&rng, 4);
-    assert_int_equal(space_create(size, (uint32_t)(size / 4096), false, &space), SNOW_OK);
+    assert_int_equal(space_create(NULL, size, (uint32_t)(size / 4096), false, &space), SNOW_OK);
     while (count < EXTENTS && space_take(space, random_size(&rng), 1, &slots[count]) == SNOW_OK)
         count++;
     clock_t began = clock();

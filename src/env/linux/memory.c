@@ -342,3 +342,34 @@ enum snow_status env_memory_populate(struct env *env, struct env_memory *memory,
     memory->page_size = state->large > state->small ? STEP_SIZE : page_size();
     return SNOW_OK;
 }
+
+/* ---- tables --------------------------------------------------------------------------------- */
+
+/* Twice the size is mapped, and what lies before and behind the aligned block given back. */
+static void *take_block(void)
+{
+    size_t size = 2 * REGION_BLOCK;
+    uint8_t *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED)
+        return NULL;
+    size_t before = -(uintptr_t)at & (REGION_BLOCK - 1);
+
+    if (before > 0)
+        munmap(at, before);
+    munmap(at + before + REGION_BLOCK, REGION_BLOCK - before);
+    madvise(at + before, REGION_BLOCK, MADV_HUGEPAGE);
+    return at + before;
+}
+
+static void give_block(void *block)
+{
+    munmap(block, REGION_BLOCK);
+}
+
+const struct region_source *env_large_pages(void)
+{
+    static const struct region_source source = {.take = take_block, .give = give_block};
+
+    return &source;
+}

@@ -14,7 +14,7 @@ static void test_takes_zeroed_items(void **state)
     uint32_t index;
 
     (void)state;
-    pool_init(&pool, 20, 4, 1000);
+    pool_init(&pool, NULL, 20, 4, 1000);
     assert_int_equal(pool_bytes(&pool), 0);
     for (uint32_t round = 0; round < 3; round++) {
         for (uint32_t i = 1; i <= 100; i++) {
@@ -42,7 +42,7 @@ static void test_items_do_not_move(void **state)
     void *first;
 
     (void)state;
-    pool_init(&pool, 64, 3, 5000);
+    pool_init(&pool, NULL, 64, 3, 5000);
     assert_int_equal(pool_take(&pool, &index), SNOW_OK);
     first = pool_at(&pool, index);
     for (uint32_t i = 0; i < 4999; i++) {
@@ -61,7 +61,7 @@ static void test_bound(void **state)
     uint32_t index;
 
     (void)state;
-    pool_init(&pool, 4, 2, 10);
+    pool_init(&pool, NULL, 4, 2, 10);
     for (uint32_t i = 0; i < 10; i++)
         assert_int_equal(pool_take(&pool, &index), SNOW_OK);
     assert_int_equal(pool_take(&pool, &index), SNOW_LIMIT);

@@ -27,7 +27,7 @@ static void test_ring(void **state)
     struct ghost found;
 
     (void)state;
-    assert_int_equal(ghosts_init(&ghosts), SNOW_OK);
+    assert_int_equal(ghosts_init(&ghosts, NULL), SNOW_OK);
     assert_false(ghosts_take(&ghosts, hash_of(0), &found));
     for (uint32_t i = 0; i < 50000; i++)
         add(&ghosts, i, 1000);
@@ -51,7 +51,7 @@ static void test_shrinks(void **state)
     struct ghost found;
 
     (void)state;
-    assert_int_equal(ghosts_init(&ghosts), SNOW_OK);
+    assert_int_equal(ghosts_init(&ghosts, NULL), SNOW_OK);
     for (uint32_t i = 0; i < 1000; i++)
         add(&ghosts, i, UINT64_MAX);
     assert_int_equal(ghosts_count(&ghosts), 1000);

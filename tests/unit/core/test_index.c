@@ -35,7 +35,7 @@ static void test_finds_several_under_one_hash(void **state)
     uint64_t hash = UINT64_C(0x123456789abcdef0);
 
     (void)state;
-    assert_int_equal(index_create(&index), SNOW_OK);
+    assert_int_equal(index_create(NULL, &index), SNOW_OK);
     assert_int_equal(index_first(index, hash, &cursor), 0);
     for (uint32_t object = 1; object <= 100; object++)
         assert_int_equal(index_insert(index, hash, object), SNOW_OK);
@@ -62,7 +62,7 @@ static void test_load_holds(void **state)
     struct index *index;
 
     (void)state;
-    assert_int_equal(index_create(&index), SNOW_OK);
+    assert_int_equal(index_create(NULL, &index), SNOW_OK);
     for (uint32_t object = 1; object <= COUNT; object++) {
         assert_int_equal(index_insert(index, hash_of(object), object), SNOW_OK);
         if (object % 37000 == 0) {

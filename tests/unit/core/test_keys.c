@@ -25,7 +25,7 @@ static void test_every_length(void **state)
     uint32_t none;
 
     (void)state;
-    assert_int_equal(keys_create(&keys), SNOW_OK);
+    assert_int_equal(keys_create(NULL, &keys), SNOW_OK);
     for (uint32_t size = 1; size <= LIMIT_KEY_SIZE; size++) {
         fill(key, size, size);
         assert_int_equal(keys_take(keys, bytes_of(key, size), &references[size]), SNOW_OK);
@@ -51,7 +51,7 @@ static void test_memory_a_key(void **state)
     uint64_t memory;
 
     (void)state;
-    assert_int_equal(keys_create(&keys), SNOW_OK);
+    assert_int_equal(keys_create(NULL, &keys), SNOW_OK);
     for (uint32_t i = 0; i < COUNT; i++) {
         fill(key, 64, i);
         assert_int_equal(keys_take(keys, bytes_of(key, 64), &references[i]), SNOW_OK);
@@ -81,7 +81,7 @@ static void test_random_churn(void **state)
 
     (void)state;
     rng_init(&rng, 7);
-    assert_int_equal(keys_create(&keys), SNOW_OK);
+    assert_int_equal(keys_create(NULL, &keys), SNOW_OK);
     for (uint32_t step = 0; step < STEPS; step++) {
         uint32_t i = (uint32_t)rng_below(&rng, COUNT);
 

@@ -12,7 +12,7 @@ static struct space *create(uint64_t size, uint32_t slot_count, bool recovering)
 {
     struct space *space;
 
-    assert_int_equal(space_create(size, slot_count, recovering, &space), SNOW_OK);
+    assert_int_equal(space_create(NULL, size, slot_count, recovering, &space), SNOW_OK);
     return space;
 }
 
@@ -38,11 +38,11 @@ static void test_create(void **state)
     struct space *space;
 
     (void)state;
-    assert_int_equal(space_create(0, 10, false, &space), SNOW_INVALID);
-    assert_int_equal(space_create(4097, 10, false, &space), SNOW_INVALID);
-    assert_int_equal(space_create(2 * TIB, 10, false, &space), SNOW_INVALID);
-    assert_int_equal(space_create(4096, 0, false, &space), SNOW_INVALID);
-    assert_int_equal(space_create(4096, UINT32_MAX, false, &space), SNOW_INVALID);
+    assert_int_equal(space_create(NULL, 0, 10, false, &space), SNOW_INVALID);
+    assert_int_equal(space_create(NULL, 4097, 10, false, &space), SNOW_INVALID);
+    assert_int_equal(space_create(NULL, 2 * TIB, 10, false, &space), SNOW_INVALID);
+    assert_int_equal(space_create(NULL, 4096, 0, false, &space), SNOW_INVALID);
+    assert_int_equal(space_create(NULL, 4096, UINT32_MAX, false, &space), SNOW_INVALID);
     space = create(1 * TIB, 256 * 1024 * 1024, false);
     assert_true(space_size(space) == TIB && space_free_bytes(space) == TIB);
     assert_true(space_largest_run(space) == TIB);
