@@ -4,8 +4,8 @@
  * Idea.     A piece for each extent that it touches.  A piece that fails costs its copy; the range
  *           is written when every piece has ended and a copy is left.  A piece is repeated after a
  *           lost connection only within its call: with the same bytes (W2).  Within a host nobody
- *           counts what came but the writer: with the last bytes of an extent, or when the pieces of
- *           several calls have met, by a piece of no bytes, it says that the extent is whole.
+ *           counts what came but the writer: with the last bytes of an extent, or when the pieces
+ *           of several calls have met, by a piece of no bytes, it says that the extent is whole.
  * Threads.  The loop's.
  */
 #include "client/writer.h"
