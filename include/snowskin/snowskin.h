@@ -5,7 +5,8 @@
  * the first that is not.
  *
  * Threads.    A client may be used by any number of threads at once; nothing starts a thread unless
- *             asked to (SNOW_QUEUE_THREAD, options.segment).
+ *             asked to (SNOW_QUEUE_THREAD, options.segment), but for helpers of large
+ *             copies (options.copy_threads).
  *             snow_close: when no other call is under way.
  * Forks.      The child of a fork has none of the library's connections: every call on what its
  *             parent opened answers SNOW_CLOSED, closing it does nothing.  It may open its own.
@@ -87,7 +88,9 @@ struct snow_options {
     /* 1: what is put goes to the segment of this process, else to one of this host, while they have
      * room or can make it; a put's own `segment` comes before.  Second copies go to other hosts. */
     uint32_t local_first;
-    uint32_t spare; /* 0 */
+    /* That a large copy within the host is split over, the caller's among them, 1 to 64; 0: 4, or
+     * as many as there are CPUs.  The others are started when they are first needed. */
+    uint32_t copy_threads;
     uint64_t reserved[3];
 };
 

@@ -22,6 +22,7 @@ enum open_arg {
     OPEN_SEGMENT_LISTEN,
     OPEN_SEGMENT_POPULATE,
     OPEN_LOCAL_FIRST,
+    OPEN_COPY_THREADS,
     OPEN_ARGS
 };
 
@@ -56,18 +57,29 @@ static bool take_options(PyObject *args, PyObject *keywords, struct snow_options
                          struct snow_segment *segment)
 {
     /* In the order of enum open_arg. */
-    static char *names[] = {"master",           "token",          "name",
-                            "timeout",          "wait",           "guard",
-                            "verify",           "transport",      "segment_size",
-                            "segment_name",     "segment_domain", "segment_listen",
-                            "segment_populate", "local_first",    NULL};
+    static char *names[] = {"master",
+                            "token",
+                            "name",
+                            "timeout",
+                            "wait",
+                            "guard",
+                            "verify",
+                            "transport",
+                            "segment_size",
+                            "segment_name",
+                            "segment_domain",
+                            "segment_listen",
+                            "segment_populate",
+                            "local_first",
+                            "copy_threads",
+                            NULL};
     PyObject *values[OPEN_ARGS] = {NULL};
     PyObject **at = values;
 
     snow_options_init(options);
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOOO", names, at, at + 1, at + 2,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOOOO", names, at, at + 1, at + 2,
                                      at + 3, at + 4, at + 5, at + 6, at + 7, at + 8, at + 9,
-                                     at + 10, at + 11, at + 12, at + 13))
+                                     at + 10, at + 11, at + 12, at + 13, at + 14))
         return false;
     if (values[OPEN_VERIFY] != NULL) {
         int verify = PyObject_IsTrue(values[OPEN_VERIFY]);
@@ -84,6 +96,7 @@ static bool take_options(PyObject *args, PyObject *keywords, struct snow_options
            args_seconds(values[OPEN_GUARD], "guard", &options->guard_ms) &&
            args_choice(values[OPEN_TRANSPORT], "transport", transports, &options->transport) &&
            args_flag(values[OPEN_LOCAL_FIRST], 1, &options->local_first) &&
+           args_uint32(values[OPEN_COPY_THREADS], "copy_threads", &options->copy_threads) &&
            take_segment(values, segment, options);
 }
 
@@ -653,7 +666,7 @@ static PyType_Slot slots[] = {
      "guard=None,\n"
      "      verify=True, transport='any', segment_size=0, segment_name=None,\n"
      "      segment_domain=None, segment_listen=None, segment_populate='ahead',\n"
-     "      local_first=False)\n--\n\n"
+     "      local_first=False, copy_threads=0)\n--\n\n"
      "A connection to a cluster. Any number of threads may use one at once.\n\n"
      "timeout: seconds a call may take, if it names none. wait: of those, how long a put waits "
      "for\n"
@@ -663,7 +676,8 @@ static PyType_Slot slots[] = {
      "as they are needed ('ahead') or all; segment_listen: where other hosts reach them,\n"
      "'127.0.0.1:0' if not given. local_first: puts go to this process's segment, else to one of "
      "this\n"
-     "host, while these can take them. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors:\n"
+     "host, while these can take them. copy_threads: that a large copy is split over; 0: 4, or as\n"
+     "many as there are CPUs. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors:\n"
      "snowskin.Error and its subclasses."},
     {Py_tp_new, store_new},
     {Py_tp_dealloc, dealloc},

@@ -69,6 +69,7 @@ class Store:
         segment_listen: str | None = None,
         segment_populate: Literal["ahead", "all"] = "ahead",
         local_first: bool = False,
+        copy_threads: int = 0,
     ) -> Self: ...
     def put(
         self, key: Key, value: Value, *, replace: bool = False, replicas: int = 1,

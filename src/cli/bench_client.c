@@ -149,6 +149,7 @@ static bool open_client(struct client_side *side)
     cli_client_options(cli, &options);
     options.master = side->bench->cluster.address;
     options.transport = side->row.transport;
+    options.copy_threads = 1; /* the limit is a memcpy by as many threads as there are clients' */
     if (snow_open(&options, &side->client, &reason) == SNOW_OK)
         return true;
     cli_error(cli, "%s", reason);

@@ -160,6 +160,7 @@ struct client_write_op {
     struct snow_write *items;
     size_t count;
     struct client_writer *writer;
+    struct env_worker *worker; /* who copies within the host; NULL: the loop */
 
     struct client_op base;
     struct client_ask renew; /* the grant, when half of its time has gone */

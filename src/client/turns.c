@@ -73,7 +73,7 @@ static struct turns_seat *seat_take(struct snow_client *client)
         return NULL;
     seat->client = client;
     seat->condition = env_condition_create();
-    seat->worker = env_worker_create(client->loop, on_work, seat);
+    seat->worker = env_worker_create(client->loop, client->crew, on_work, seat);
     if (seat->condition == NULL || seat->worker == NULL) {
         seat_free(seat);
         return NULL;

@@ -53,6 +53,7 @@ struct snow_client {
     struct list seats;        /* mutex; free ones */
     struct list beacons;      /* mutex; struct turns_beacon of the queues */
     size_t under_way;         /* mutex; submissions to queues that have not ended */
+    struct env_crew *crew;    /* who helps with large copies; NULL: nobody */
     struct host *host;        /* NULL: this process gives no memory */
     struct views_home *views; /* NULL: there were none yet; mutex */
 };

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define STALL_NS_MAX (2 * NS_PER_S)
+#define COPY_THREADS 4u /* of a large copy, when nothing is said */
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
@@ -29,6 +30,8 @@ void snow_options_init(struct snow_options *options)
 static void free_all(struct snow_client *client)
 {
     views_leave(client);
+    if (client->crew != NULL)
+        env_crew_destroy(client->crew);
     if (client->host != NULL) /* while there is a loop to turn: nothing of it is asked any more */
         host_close(client->host, client->loop);
     if (client->client != NULL)
@@ -96,6 +99,18 @@ static enum snow_status wait_for_master(struct snow_client *client,
     return status;
 }
 
+/* Who helps with large copies: so many threads in all, the caller's among them.  False: no
+ * memory. */
+static bool open_crew(struct snow_client *client, uint32_t threads)
+{
+    if (threads == 0)
+        threads = env_cpu_count() < COPY_THREADS ? env_cpu_count() : COPY_THREADS;
+    if (threads == 1)
+        return true;
+    client->crew = env_crew_create(threads - 1);
+    return client->crew != NULL;
+}
+
 /* Opens the segment that this process is to give, and waits until the master has it. */
 static enum snow_status open_host(struct snow_client *client, const struct snow_options *options,
                                   uint32_t deadline_ms)
@@ -140,6 +155,10 @@ static enum snow_status open_all(struct snow_client *client, const struct snow_o
     client->deadline_ms = options->deadline_ms;
     client->fork_count = env_fork_count();
     client->may_spin = env_cpu_count() > 1;
+    if (asked->copy_threads != 1 && !open_crew(client, asked->copy_threads)) {
+        turns_reason_set("out of memory");
+        return SNOW_NO_MEMORY;
+    }
     status = wait_for_master(client, options);
     if (status == SNOW_OK && asked->segment != NULL)
         status = open_host(client, asked, options->deadline_ms);
@@ -162,7 +181,7 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
         turns_reason_set("options: the address of the master is missing");
         return SNOW_INVALID;
     }
-    if (CLIENT_RESERVED(options) != SNOW_OK || options->spare != 0) {
+    if (CLIENT_RESERVED(options) != SNOW_OK) {
         turns_reason_set("options.reserved: set by a program that is newer than this library");
         return SNOW_INVALID;
     }
@@ -176,6 +195,8 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
     fill_options(options, name, &filled);
     if (options->local_first > 1)
         turns_reason_set("options: local_first is 0 or 1");
+    else if (options->copy_threads > ENV_CREW_MAX + 1)
+        turns_reason_set("options: copy_threads are 1 to 64");
     else if (options->transport > SNOW_TRANSPORT_SHM)
         turns_reason_set("options: transport is none of any, tcp, shm");
     else if (options->congestion != NULL && !env_congestion_is_usable(options->congestion))

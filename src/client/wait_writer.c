@@ -141,8 +141,10 @@ static void on_write(struct client_write_op *op)
 
 static void start_write(struct ticket *ticket)
 {
-    client_write_start(ticket->client->client, &list_entry(ticket, struct write_call, ticket)->op,
-                       ticket->call);
+    struct write_call *write = list_entry(ticket, struct write_call, ticket);
+
+    write->op.worker = ticket->seat->worker;
+    client_write_start(ticket->client->client, &write->op, ticket->call);
 }
 
 enum snow_status snow_writer_write(struct snow_writer *writer, struct snow_write *items,

@@ -296,6 +296,7 @@ void client_write_start(struct client *client, struct client_write_op *op,
 {
     client_op_begin(client, &op->base, call, on_write_timer);
     client_moves_init(&op->moves, client, &move_ops, op->base.deadline_ns, &op->base.arena);
+    op->moves.worker = op->worker;
     op->renew.ops = NULL;
     op->open = 0;
     op->ranges = op->count > UINT32_MAX / 2

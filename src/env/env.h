@@ -261,8 +261,11 @@ struct env_copy {
     size_t size;
     struct env_worker *worker; /* whose thread copies; NULL: the loop's */
     void (*on_event)(struct env_copy *copy);
-    void *private_state;   /* the body's */
-    struct list_link link; /* the body's */
+    void *private_state; /* the body's, and all that follows */
+    struct list_link link;
+    size_t taken;     /* bytes that some thread has copied, or copies */
+    uint32_t runners; /* threads that copy parts of it */
+    bool cancelled;
 };
 
 bool env_copy(struct env_loop *loop, struct env_copy *copy);

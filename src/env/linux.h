@@ -38,14 +38,22 @@ void env_child_kill(struct env_child *child, int signal_number);
 uint64_t env_child_cpu_ns(const struct env_child *child);
 uint64_t env_child_resident_bytes(const struct env_child *child);
 
+/* Threads that help workers with large copies.  They are started when they are first needed, block
+ * all signals, and sleep while nobody needs them. */
+#define ENV_CREW_MAX 63u
+struct env_crew *env_crew_create(uint32_t count); /* NULL: no memory */
+/* Its workers have nothing under way. */
+void env_crew_destroy(struct env_crew *crew);
+
 /* A thread that copies for a loop (env_copy): what waits for an operation does its bytes itself, so
  * that many threads copy at once.  on_work: there is something to copy; called on the loop, once
- * until env_worker_run has run. */
-struct env_worker *env_worker_create(struct env_loop *loop, void (*on_work)(void *owner),
-                                     void *owner);
+ * until env_worker_run has run.  crew: who helps it, NULL: nobody. */
+struct env_worker *env_worker_create(struct env_loop *loop, struct env_crew *crew,
+                                     void (*on_work)(void *owner), void *owner);
 /* Nothing of it is under way. */
 void env_worker_destroy(struct env_worker *worker);
-/* By its thread: copies what there is; the loop is told (on_event of each). */
+/* By its thread: copies what there is, but for parts that others have taken and still copy; the
+ * loop is told (on_event of each). */
 void env_worker_run(struct env_worker *worker);
 bool env_worker_has_work(struct env_worker *worker);
 

@@ -48,6 +48,16 @@ def test_sizes(store, key, size):
     assert store.remove(key)
 
 
+def test_large_copies_by_several_threads(dev, key):
+    value = value_of(7, 12 << 20)
+    with snowskin.Store(dev.master, copy_threads=4) as store:
+        assert store.put(key, value)
+        assert store.get(key) == value
+        assert store.remove(key)
+    with pytest.raises(snowskin.InvalidError, match="copy_threads"):
+        snowskin.Store(dev.master, copy_threads=65)
+
+
 def test_keys_are_text_or_bytes(store, key):
     text = key + "-ключ"
     assert store.put(text, b"x")

@@ -170,6 +170,77 @@ static void many_clients(void **state)
     run_workers(*state, true);
 }
 
+#define LARGE ((size_t)(6 * MIB))
+#define LARGE_THREADS 3
+
+/* Each thread has keys of its own: what it reads is what it wrote last. */
+static void *copy_large(void *argument)
+{
+    struct worker *worker = argument;
+    uint8_t *wrote = malloc(LARGE);
+    uint8_t *got = malloc(LARGE);
+    char name[24];
+
+    snprintf(name, sizeof(name), "large-%d", worker->index);
+    for (uint64_t round = 0; round < 12; round++) {
+        size_t size = LARGE - round * 100001;
+        struct snow_buffer halves[2] = {{.at = got, .size = size / 3},
+                                        {.at = got + size / 3, .size = size - size / 3}};
+        struct snow_put put = {.key = key_of(name), .from = wrote, .size = size, .replace = 1};
+        struct snow_get get = {
+            .key = key_of(name), .room = size, .buffers = halves, .buffer_count = 2};
+
+        fill(wrote, size, round * 10 + (uint64_t)worker->index);
+        worker->failures += snow_put(worker->client, &put, 1, NULL) != SNOW_OK;
+        worker->failures += snow_get(worker->client, &get, 1, NULL) != SNOW_OK ||
+                            get.size != size || memcmp(wrote, got, size) != 0;
+    }
+    free(wrote);
+    free(got);
+    return NULL;
+}
+
+/* Large copies are split over threads that all share, of one client. */
+static void large_copies(void **state)
+{
+    struct cluster *cluster = open_cluster_by(SNOW_TRANSPORT_SHM, 1, 80 * MIB);
+    struct snow_options options;
+    struct worker workers[LARGE_THREADS] = {{0}};
+    struct snow_client *client = NULL;
+    const char *reason = "";
+
+    (void)state;
+    snow_options_init(&options);
+    options.master = master_address(cluster->master);
+    options.transport = SNOW_TRANSPORT_SHM;
+    options.copy_threads = 65;
+    assert_int_equal(snow_open(&options, &client, &reason), SNOW_INVALID);
+    assert_non_null(strstr(reason, "copy_threads"));
+    options.copy_threads = 4;
+    assert_int_equal(snow_open(&options, &client, &reason), SNOW_OK);
+    for (int i = 0; i < LARGE_THREADS; i++) {
+        workers[i] = (struct worker){.cluster = cluster, .client = client, .index = i};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, copy_large, &workers[i]), 0);
+    }
+    for (int i = 0; i < LARGE_THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_int_equal(workers[i].failures, 0);
+    }
+    /* A child of a fork has no helpers, and waits for none. */
+    int exit_status = 0;
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        snow_close(client);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &exit_status, 0), child);
+    assert_true(WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == 0);
+    snow_close(client);
+    close_cluster(cluster);
+}
+
 /* The child of a fork is refused, and its closing leaves the parent's connections alone. */
 static void a_fork(void **state)
 {
@@ -217,6 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_client_many_threads),
         cmocka_unit_test(many_clients),
+        cmocka_unit_test(large_copies),
         cmocka_unit_test(a_fork),
     };
 
