@@ -48,6 +48,15 @@ enum snow_transport {
     SNOW_TRANSPORT_SHM = 2  /* only shared memory: objects on other hosts are out of reach */
 };
 
+/* Of what the checksum that its writer computed is compared by who reads it. */
+enum snow_verify {
+    SNOW_VERIFY_NOTHING = 0,
+    SNOW_VERIFY_OTHERS = 1, /* what comes from other hosts: the default of snow_options_init */
+    /* Also whole objects that are read within the host, where nothing but the memory itself could
+     * have changed them; not views, nor parts, nor what was put without a checksum. */
+    SNOW_VERIFY_EVERYWHERE = 2
+};
+
 enum snow_populate {
     SNOW_POPULATE_AHEAD = 0, /* memory is committed as it is needed */
     SNOW_POPULATE_ALL = 1    /* all of it, from the start on, behind the work */
@@ -73,10 +82,8 @@ struct snow_options {
     uint32_t deadline_ms; /* of a call that names none; 0: 5000 */
     uint32_t wait_ms;     /* of a put for room or another writer; 0: half the deadline */
     uint32_t guard_ms;    /* exists and get keep others from removing what was found; 0: not */
-    /* check the checksum of what is read from other hosts; 1: yes (the default of
-     * snow_options_init).  Within the host the bytes pass nothing that could change them. */
-    uint32_t verify;
-    uint32_t transport; /* enum snow_transport */
+    uint32_t verify;      /* enum snow_verify */
+    uint32_t transport;   /* enum snow_transport */
     /* TCP.  Congestion control, as the kernel names it; NULL: cubic to peers on loopback and
      * private addresses, else the system's. */
     const char *congestion;
@@ -91,7 +98,12 @@ struct snow_options {
     /* That a large copy within the host is split over, the caller's among them, 1 to 64; 0: 4, or
      * as many as there are CPUs.  The others are started when they are first needed. */
     uint32_t copy_threads;
-    uint64_t reserved[3];
+    /* 1: puts within the host compute no checksum, which takes about a tenth of their time.  Who
+     * reads such an object from another host checks what happened on the way, not what happened
+     * before.  (Long puts within a host have none either.) */
+    uint32_t no_checksum;
+    uint32_t spare; /* 0 */
+    uint64_t reserved[2];
 };
 
 SNOW_API void snow_options_init(struct snow_options *options);

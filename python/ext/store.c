@@ -23,6 +23,7 @@ enum open_arg {
     OPEN_SEGMENT_POPULATE,
     OPEN_LOCAL_FIRST,
     OPEN_COPY_THREADS,
+    OPEN_CHECKSUM,
     OPEN_ARGS
 };
 
@@ -53,6 +54,21 @@ static bool take_segment(PyObject **values, struct snow_segment *segment,
     return false;
 }
 
+/* True, False, or "everywhere". */
+static bool take_verify(PyObject *value, uint32_t *verify)
+{
+    static const char *const choices[] = {"nothing", "others", "everywhere", NULL};
+    int is_true;
+
+    if (value == NULL || PyUnicode_Check(value))
+        return args_choice(value, "verify", choices, verify);
+    is_true = PyObject_IsTrue(value);
+    if (is_true < 0)
+        return false;
+    *verify = is_true ? SNOW_VERIFY_OTHERS : SNOW_VERIFY_NOTHING;
+    return true;
+}
+
 static bool take_options(PyObject *args, PyObject *keywords, struct snow_options *options,
                          struct snow_segment *segment)
 {
@@ -72,22 +88,21 @@ static bool take_options(PyObject *args, PyObject *keywords, struct snow_options
                             "segment_populate",
                             "local_first",
                             "copy_threads",
+                            "checksum",
                             NULL};
     PyObject *values[OPEN_ARGS] = {NULL};
     PyObject **at = values;
+    uint32_t checksum = 0;
 
     snow_options_init(options);
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOOOO", names, at, at + 1, at + 2,
-                                     at + 3, at + 4, at + 5, at + 6, at + 7, at + 8, at + 9,
-                                     at + 10, at + 11, at + 12, at + 13, at + 14))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOOOOO", names, at, at + 1,
+                                     at + 2, at + 3, at + 4, at + 5, at + 6, at + 7, at + 8, at + 9,
+                                     at + 10, at + 11, at + 12, at + 13, at + 14, at + 15))
         return false;
-    if (values[OPEN_VERIFY] != NULL) {
-        int verify = PyObject_IsTrue(values[OPEN_VERIFY]);
-
-        if (verify < 0)
-            return false;
-        options->verify = verify != 0;
-    }
+    if (!take_verify(values[OPEN_VERIFY], &options->verify) ||
+        !args_flag(values[OPEN_CHECKSUM], 1, &checksum))
+        return false;
+    options->no_checksum = values[OPEN_CHECKSUM] != NULL && checksum == 0;
     return args_text(values[OPEN_MASTER], "master", &options->master) &&
            args_text(values[OPEN_TOKEN], "token", &options->token) &&
            args_text(values[OPEN_NAME], "name", &options->name) &&
@@ -666,12 +681,13 @@ static PyType_Slot slots[] = {
      "guard=None,\n"
      "      verify=True, transport='any', segment_size=0, segment_name=None,\n"
      "      segment_domain=None, segment_listen=None, segment_populate='ahead',\n"
-     "      local_first=False, copy_threads=0)\n--\n\n"
+     "      local_first=False, copy_threads=0, checksum=True)\n--\n\n"
      "A connection to a cluster. Any number of threads may use one at once.\n\n"
      "timeout: seconds a call may take, if it names none. wait: of those, how long a put waits "
      "for\n"
      "room or another writer. guard: seconds for which what was found can not be removed without\n"
-     "force. verify: compare checksums of what comes from other hosts. transport: 'any', 'tcp' or\n"
+     "force. verify: compare checksums of what comes from other hosts ('everywhere': from this\n"
+     "one too). checksum: False: puts within the host compute none. transport: 'any', 'tcp' or\n"
      "'shm'. segment_size: bytes that this process gives to the cluster until close(), committed\n"
      "as they are needed ('ahead') or all; segment_listen: where other hosts reach them,\n"
      "'127.0.0.1:0' if not given. local_first: puts go to this process's segment, else to one of "

@@ -61,7 +61,7 @@ class Store:
         timeout: float | None = None,
         wait: float | None = None,
         guard: float | None = None,
-        verify: bool = True,
+        verify: bool | Literal["nothing", "others", "everywhere"] = True,
         transport: Literal["any", "tcp", "shm"] = "any",
         segment_size: int = 0,
         segment_name: str | None = None,
@@ -70,6 +70,7 @@ class Store:
         segment_populate: Literal["ahead", "all"] = "ahead",
         local_first: bool = False,
         copy_threads: int = 0,
+        checksum: bool = True,
     ) -> Self: ...
     def put(
         self, key: Key, value: Value, *, replace: bool = False, replicas: int = 1,

@@ -224,7 +224,8 @@ void client_options_init(struct client_options *options)
                                               .piece_bytes = 1 * MIB,
                                               .window_bytes = 32 * MIB,
                                               .stall_ns = NS_PER_S,
-                                              .verify = true},
+                                              .verify = true,
+                                              .sum_near = true},
                                 .socket = {.keepalive = true, .user_timeout_ms = USER_TIMEOUT_MS}};
 }
 
@@ -271,7 +272,7 @@ enum snow_status client_create(struct env_loop *loop, const struct client_option
     if (client->options.deadline_ms == 0)
         client->options.deadline_ms = DEADLINE_MS;
     if (FAULT(env_faults(client->env), torn_read))
-        client->options.transport.verify = false;
+        client->options.transport.verify = client->options.transport.verify_near = false;
     if (options->socket.congestion != NULL) {
         snprintf(client->congestion, sizeof(client->congestion), "%s", options->socket.congestion);
         client->options.socket.congestion = client->congestion;

@@ -24,7 +24,7 @@
 
 void snow_options_init(struct snow_options *options)
 {
-    *options = (struct snow_options){.master = "127.0.0.1:7600", .verify = 1};
+    *options = (struct snow_options){.master = "127.0.0.1:7600", .verify = SNOW_VERIFY_OTHERS};
 }
 
 static void free_all(struct snow_client *client)
@@ -66,7 +66,9 @@ static void fill_options(const struct snow_options *from, const char *name,
     to->socket.receive_buffer = from->receive_buffer;
     if (from->user_timeout_ms != 0)
         to->socket.user_timeout_ms = from->user_timeout_ms;
-    to->transport.verify = from->verify != 0;
+    to->transport.verify = from->verify != SNOW_VERIFY_NOTHING;
+    to->transport.verify_near = from->verify == SNOW_VERIFY_EVERYWHERE;
+    to->transport.sum_near = from->no_checksum == 0;
     /* A node that stands still must leave time for another one. */
     to->transport.stall_ns = to->deadline_ms * NS_PER_MS / 4;
     if (to->transport.stall_ns > STALL_NS_MAX)
@@ -181,7 +183,7 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
         turns_reason_set("options: the address of the master is missing");
         return SNOW_INVALID;
     }
-    if (CLIENT_RESERVED(options) != SNOW_OK) {
+    if (CLIENT_RESERVED(options) != SNOW_OK || options->spare != 0) {
         turns_reason_set("options.reserved: set by a program that is newer than this library");
         return SNOW_INVALID;
     }
@@ -193,8 +195,10 @@ enum snow_status snow_open(const struct snow_options *options, struct snow_clien
     turns_init(client);
     env_process_name(name, sizeof(name));
     fill_options(options, name, &filled);
-    if (options->local_first > 1)
-        turns_reason_set("options: local_first is 0 or 1");
+    if (options->verify > SNOW_VERIFY_EVERYWHERE)
+        turns_reason_set("options: verify is none of nothing, others, everywhere");
+    else if (options->local_first > 1 || options->no_checksum > 1)
+        turns_reason_set("options: local_first and no_checksum are 0 or 1");
     else if (options->copy_threads > ENV_CREW_MAX + 1)
         turns_reason_set("options: copy_threads are 1 to 64");
     else if (options->transport > SNOW_TRANSPORT_SHM)

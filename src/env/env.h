@@ -255,12 +255,18 @@ struct env_worker; /* a thread that copies: linux.h */
  * 8 pieces at different virtual times, with other events (and maybe a pause or a crash) in between:
  * a torn read or write can show. Returns true when it is done already (on_event is not called),
  * false when on_event will tell, on the loop. Zeroed, the first members set. */
+#define ENV_SUM_BYTES ((size_t)256 << 10)
+
 struct env_copy {
     void *to;
     const void *from;
     size_t size;
     struct env_worker *worker; /* whose thread copies; NULL: the loop's */
     void (*on_event)(struct env_copy *copy);
+    /* Not NULL: the crc32c of each ENV_SUM_BYTES of what lies at sum_of (which is `to` or `from`)
+     * goes here, computed while these bytes are in the cache. */
+    uint32_t *sums;
+    const void *sum_of;
     void *private_state; /* the body's, and all that follows */
     struct list_link link;
     size_t taken;     /* bytes that some thread has copied, or copies */

@@ -475,6 +475,8 @@ void actor_start(struct actor *actor)
     client_options_init(&options);
     options.master = "master:7600";
     options.local_first = actor->index % 2 == 1;
+    options.transport.verify_near = actor->index % 3 == 1;
+    options.transport.sum_near = actor->index % 3 != 2;
     enum snow_status status = env_loop_create(actor->env, "client", &actor->loop);
 
     ASSERT(status == SNOW_OK);

@@ -1,4 +1,5 @@
 /* Copies in pieces: between two pieces the rest of the world goes on, or this process ends. */
+#include "base/hash.h"
 #include "sim/env_body.h"
 
 #include <stdlib.h>
@@ -21,6 +22,16 @@ static void copy_free(struct sim_copy *state)
     list_remove(&state->link);
     state->copy->private_state = NULL;
     free(state);
+}
+
+/* All bytes are there. */
+static void sum_up(const struct env_copy *copy)
+{
+    for (size_t at = 0; at < copy->size && copy->sums != NULL; at += ENV_SUM_BYTES) {
+        size_t size = copy->size - at < ENV_SUM_BYTES ? copy->size - at : ENV_SUM_BYTES;
+
+        copy->sums[at / ENV_SUM_BYTES] = crc32c(0, (const uint8_t *)copy->sum_of + at, size);
+    }
 }
 
 static void wait_for_next(struct sim_copy *state)
@@ -48,6 +59,7 @@ static void on_copy(struct sim_event *event)
         return;
     }
     copy_free(state);
+    sum_up(copy);
     copy->on_event(copy);
 }
 
@@ -66,6 +78,7 @@ bool env_copy(struct env_loop *loop, struct env_copy *copy)
     if (state == NULL) {
         if (copy->size > 0)
             memcpy(copy->to, copy->from, copy->size);
+        sum_up(copy);
         return true;
     }
     sim_event_init(&state->event, world, loop, SIM_COPY, loop->id, on_copy);

@@ -20,6 +20,7 @@
 
 #include "base/hash.h"
 #include "rpc/peer.h"
+#include "transport/crc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,7 @@ struct shm_link {
 /* A piece of the caller's memory. */
 struct shm_piece {
     struct env_copy copy;
+    uint32_t *sums; /* of it; NULL: nobody wants them */
     struct shm_copy *of;
     bool running;
 };
@@ -66,6 +68,7 @@ struct shm_copy {
     const struct slot *slot;
     struct mark *mark;        /* of a write, while it is copied */
     struct shm_piece *pieces; /* one for each of the item's memory */
+    bool summed;              /* with their checksums */
     uint32_t running;
 };
 
@@ -270,26 +273,52 @@ static void seal_copied(struct shm_op *op)
 
 /* ---- copying -------------------------------------------------------------------------------- */
 
+/* Of all its bytes, from the sums of its pieces. */
+static uint32_t crc_of(const struct shm_copy *copy)
+{
+    uint32_t crc = 0;
+
+    for (uint32_t i = 0; i < copy->item->memory_count; i++)
+        crc = crc_append(crc, copy->pieces[i].sums, ENV_SUM_BYTES, copy->item->memory[i].iov_len);
+    return crc;
+}
+
+static bool is_whole(const struct transport_item *item)
+{
+    return item->size == item->place->length;
+}
+
+/* What it compares with is the slot's, while that holds the version (who looks at it after this
+ * tells). */
+static bool is_damaged(const struct shm_copy *copy)
+{
+    return copy->summed && copy->slot->unchecked == 0 && crc_of(copy) != copy->slot->data_crc;
+}
+
 /* A copy has ended. */
 static void end_copy(struct shm_copy *copy)
 {
     struct shm_op *op = copy->op;
     struct transport_item *item = copy->item;
-    bool whole;
+    enum snow_status status = SNOW_OK;
 
     op->copying--;
     if (op->op->write) {
         mark_clear(copy->mark);
-        if (item->size == item->place->length || item->covered)
+        item->checked = copy->summed;
+        item->crc = copy->summed ? crc_of(copy) : 0;
+        if (is_whole(item) || item->covered)
             op->to_seal[op->unsealed_first + op->unsealed++] = copy;
         else
             end_item(op, item, SNOW_OK);
         return;
     }
+    if (is_damaged(copy))
+        status = SNOW_CORRUPT;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    whole = slot_holds(copy->slot, item->gen, item->place->offset, item->place->length);
-    end_item(op, item,
-             whole || FAULT(env_faults(op->space->env), torn_read) ? SNOW_OK : SNOW_STALE);
+    if (!slot_holds(copy->slot, item->gen, item->place->offset, item->place->length))
+        status = SNOW_STALE; /* damaged or not, it was something else */
+    end_item(op, item, FAULT(env_faults(op->space->env), torn_read) ? SNOW_OK : status);
 }
 
 static void go_on(struct shm_op *op);
@@ -339,6 +368,8 @@ static void start_pieces(struct shm_copy *copy, uint8_t *at)
                                         .from = op->write ? memory->iov_base : (void *)at,
                                         .size = memory->iov_len,
                                         .worker = op->worker,
+                                        .sums = piece->sums,
+                                        .sum_of = memory->iov_base,
                                         .on_event = on_copied};
         piece->running = !env_copy(shm_of(copy->op->link)->loop, &piece->copy);
         copy->running += piece->running;
@@ -609,6 +640,23 @@ static void shm_disconnect(struct transport_link *base)
     free(link);
 }
 
+/* Room for the checksums of an item's pieces; false: no memory. */
+static bool prepare_sums(struct shm_op *op, struct shm_copy *copy)
+{
+    const struct transport_options *options = &shm_of(op->link)->options;
+    const struct transport_item *item = copy->item;
+
+    copy->summed = is_whole(item) && (op->op->write ? options->sum_near : options->verify_near);
+    for (uint32_t i = 0; i < item->memory_count && copy->summed; i++) {
+        size_t count = item->memory[i].iov_len / ENV_SUM_BYTES + 1;
+
+        copy->pieces[i].sums = arena_array(&op->op->arena, count, sizeof(uint32_t));
+        if (copy->pieces[i].sums == NULL)
+            return false;
+    }
+    return true;
+}
+
 /* False: no memory. */
 static bool prepare(struct shm_link *link, struct transport_op *base)
 {
@@ -626,11 +674,15 @@ static bool prepare(struct shm_link *link, struct transport_op *base)
     if (op == NULL)
         return false;
     op->copies = arena_array(&base->arena, count, sizeof(*op->copies));
-    op->to_seal = arena_array(&base->arena, count, sizeof(struct shm_copy *));
-    op->seals = arena_array(&base->arena, count, sizeof(*op->seals));
     pieces = arena_array(&base->arena, piece_count, sizeof(*pieces));
-    if (op->copies == NULL || op->to_seal == NULL || op->seals == NULL || pieces == NULL)
+    if (op->copies == NULL || pieces == NULL)
         return false;
+    if (base->write) { /* a read seals nothing */
+        op->to_seal = arena_array(&base->arena, count, sizeof(struct shm_copy *));
+        op->seals = arena_array(&base->arena, count, sizeof(*op->seals));
+        if (op->to_seal == NULL || op->seals == NULL)
+            return false;
+    }
     op->op = base;
     op->link = link;
     op->count = count;
@@ -638,8 +690,10 @@ static bool prepare(struct shm_link *link, struct transport_op *base)
     for (struct transport_item *item = base->first; item != NULL; item = item->next) {
         op->copies[count].op = op;
         op->copies[count].pieces = pieces;
-        op->copies[count++].item = item;
+        op->copies[count].item = item;
         pieces += item->memory_count;
+        if (!prepare_sums(op, &op->copies[count++]))
+            return false;
     }
     base->open = count;
     base->state = op;
@@ -703,33 +757,8 @@ static enum snow_status shm_view(struct transport_link *base, const struct wire_
                                  uint64_t gen, struct transport_view *view)
 {
     struct shm_link *link = (struct shm_link *)base;
-    const struct slot *slot;
-    uint8_t *at;
-    enum snow_status status;
 
-    if (link->state != LINK_UP)
-        return SNOW_NOT_READY;
-    status = shm_space_find(link->space, place, &slot, &at);
-    if (status != SNOW_OK)
-        return status;
-    view->mark = shm_space_mark(link->space, place, gen);
-    if (view->mark == NULL)
-        return SNOW_LIMIT;
-    if (!slot_holds(slot, gen, place->offset, place->length)) {
-        mark_clear(view->mark);
-        return SNOW_STALE;
-    }
-    shm_space_use(link->space);
-    view->space = link->space;
-    view->at = at;
-    return SNOW_OK;
-}
-
-void transport_view_end(struct transport_view *view)
-{
-    mark_clear(view->mark);
-    shm_space_release(view->space);
-    *view = (struct transport_view){0};
+    return link->state == LINK_UP ? shm_space_view(link->space, place, gen, view) : SNOW_NOT_READY;
 }
 
 const struct transport_ops transport_shm = {

@@ -54,4 +54,8 @@ uint32_t shm_space_key_id(const struct shm_space *space, uint32_t segment);
 /* Marks a place; NULL: all marks are in use. */
 struct mark *shm_space_mark(struct shm_space *space, const struct wire_place *place, uint64_t gen);
 
+/* Begins to look at an extent.  STALE, INVALID, LIMIT (marks). */
+MUST_CHECK enum snow_status shm_space_view(struct shm_space *space, const struct wire_place *place,
+                                           uint64_t gen, struct transport_view *view);
+
 #endif

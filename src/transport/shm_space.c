@@ -115,3 +115,34 @@ struct mark *shm_space_mark(struct shm_space *space, const struct wire_place *pl
     }
     return NULL;
 }
+
+/* ---- views ---------------------------------------------------------------------------------- */
+
+enum snow_status shm_space_view(struct shm_space *space, const struct wire_place *place,
+                                uint64_t gen, struct transport_view *view)
+{
+    const struct slot *slot;
+    uint8_t *at;
+    enum snow_status status = shm_space_find(space, place, &slot, &at);
+
+    if (status != SNOW_OK)
+        return status;
+    view->mark = shm_space_mark(space, place, gen);
+    if (view->mark == NULL)
+        return SNOW_LIMIT;
+    if (!slot_holds(slot, gen, place->offset, place->length)) {
+        mark_clear(view->mark);
+        return SNOW_STALE;
+    }
+    shm_space_use(space);
+    view->space = space;
+    view->at = at;
+    return SNOW_OK;
+}
+
+void transport_view_end(struct transport_view *view)
+{
+    mark_clear(view->mark);
+    shm_space_release(view->space);
+    *view = (struct transport_view){0};
+}

@@ -44,7 +44,9 @@ struct transport_options {
     uint64_t piece_bytes;  /* payload of one message; larger extents move in pieces */
     uint64_t window_bytes; /* under way to or from one node */
     uint64_t stall_ns;     /* without progress: the node is given up; 0: never */
-    bool verify;           /* compare checksums of what is read */
+    bool verify;           /* compare checksums of what is read over streams */
+    bool verify_near;      /* and of whole extents within a host, where their writer computed one */
+    bool sum_near;         /* compute those of whole extents that are written within a host */
 };
 
 /* Who to reach. */

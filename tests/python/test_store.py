@@ -58,6 +58,18 @@ def test_large_copies_by_several_threads(dev, key):
         snowskin.Store(dev.master, copy_threads=65)
 
 
+@pytest.mark.parametrize("options", [{"verify": "everywhere"}, {"verify": False},
+                                     {"checksum": False}, {"verify": "nothing", "checksum": True}])
+def test_checksums(dev, key, options):
+    value = value_of(3, 300001)
+    with snowskin.Store(dev.master, **options) as store:
+        assert store.put(key, value)
+        assert store.get(key) == value
+        assert store.remove(key)
+    with pytest.raises(ValueError, match="verify"):
+        snowskin.Store(dev.master, verify="sometimes")
+
+
 def test_keys_are_text_or_bytes(store, key):
     text = key + "-ключ"
     assert store.put(text, b"x")

@@ -13,6 +13,7 @@
  *   C3  A crew sees a worker only between the beginning and the end of its run.
  * Threads.  The worker's, the crew's and the loop's.
  */
+#include "base/hash.h"
 #include "env/linux.h"
 #include "env/linux/body.h"
 
@@ -24,7 +25,10 @@
 /* Waking a thread takes as long as copying a quarter of it: below, nobody is woken.  One helper for
  * each so many bytes. */
 #define HELP_BYTES ((size_t)4 << 20)
-#define HELP_PART_BYTES ((size_t)256 << 10) /* so that all end at about the same time */
+#define HELP_PART_BYTES ENV_SUM_BYTES /* so that all end at about the same time */
+#define SUM_STEP ((size_t)128 << 10)  /* what the nearest cache holds */
+
+_Static_assert(PART_BYTES % ENV_SUM_BYTES == 0 && ENV_SUM_BYTES % SUM_STEP == 0, "sums are whole");
 
 struct env_worker {
     struct env_loop *loop;
@@ -66,6 +70,28 @@ static void copy_bytes(void *to, const void *from, size_t size)
 #else
     memcpy(to, from, size);
 #endif
+}
+
+/* A part of it, from a multiple of ENV_SUM_BYTES on. */
+static void copy_part(const struct env_copy *copy, size_t from, size_t size)
+{
+    const uint8_t *sum_of = copy->sum_of;
+    uint32_t crc = 0;
+
+    if (copy->sums == NULL) {
+        copy_bytes((uint8_t *)copy->to + from, (const uint8_t *)copy->from + from, size);
+        return;
+    }
+    for (size_t end = from + size; from < end; from += size) {
+        size = SUM_STEP - from % SUM_STEP;
+        if (size > end - from)
+            size = end - from;
+        copy_bytes((uint8_t *)copy->to + from, (const uint8_t *)copy->from + from, size);
+        if (from % ENV_SUM_BYTES == 0)
+            crc = 0;
+        crc = crc32c(crc, sum_of + from, size);
+        copy->sums[from / ENV_SUM_BYTES] = crc;
+    }
 }
 
 /* Tells one copy after the other: each may cancel others. */
@@ -169,7 +195,7 @@ static void run_parts(struct env_worker *worker)
     pthread_mutex_lock(&worker->mutex);
     while ((copy = take_part(worker, &from, &size)) != NULL) {
         pthread_mutex_unlock(&worker->mutex);
-        copy_bytes((uint8_t *)copy->to + from, (const uint8_t *)copy->from + from, size);
+        copy_part(copy, from, size);
         pthread_mutex_lock(&worker->mutex);
         end_part(worker, copy);
     }
@@ -316,7 +342,7 @@ bool env_copy(struct env_loop *loop, struct env_copy *copy)
         return false;
     }
     if (copy->size > 0)
-        copy_bytes(copy->to, copy->from, copy->size);
+        copy_part(copy, 0, copy->size);
     return true;
 }
 
