@@ -128,7 +128,8 @@ static void take(struct snow_client *client, struct held *held)
     held->bytes = calloc(1, WRITER_SIZE);
     CHECK(held->bytes != NULL);
     for (size_t i = 0; i < VIEWS; i++) {
-        struct snow_put put = {.from = held->bytes, .size = VIEW_SIZE};
+        /* Pinned: in a full pool others that come back from eviction go after a new one. */
+        struct snow_put put = {.from = held->bytes, .size = VIEW_SIZE, .pin = SNOW_PIN_SOFT};
 
         put.key = key_of(held->names[i], sizeof(held->names[i]), "view", i);
         held->views[i].key = put.key;

@@ -105,7 +105,8 @@ static inline void world_init(struct world *world)
 {
     memset(world, 0, sizeof(*world));
     world->options = core_options_default();
-    world->options.reserve_bytes = 1; /* nothing is evicted ahead unless a test wants it */
+    world->options.reserve_bytes = 1;        /* nothing is evicted ahead unless a test wants it */
+    world->options.policy = CORE_POLICY_LRU; /* what goes is easy to tell */
     world->start = (struct core_start){
         .cluster = 1, .term = 1, .adopts_strangers = true, .secret_low = 2, .secret_high = 3};
     world->now_ns = 1000 * NS_PER_S;
