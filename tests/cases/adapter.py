@@ -21,6 +21,7 @@ import snowskin  # noqa: E402
 
 MIB, GIB = 1 << 20, 1 << 30
 CALL_DEADLINE_S = 5
+TRANSPORT = os.environ.get("CASES_TRANSPORT", "tcp")
 HANG_S = 6  # a call that takes longer fails the case
 HAS_DISK_TIER = False
 # What an object costs beside its bytes: extents are multiples of 4 KiB, or of 256 bytes.
@@ -111,7 +112,7 @@ class Client:
     def __init__(self, address, deadline_s=CALL_DEADLINE_S, contribute=0):
         segment = {} if contribute == 0 else {
             "segment_size": contribute, "segment_listen": address.rpartition(":")[0] + ":0"}
-        self.store = snowskin.Store(address, timeout=deadline_s, transport="tcp", **segment)
+        self.store = snowskin.Store(address, timeout=deadline_s, transport=TRANSPORT, **segment)
         self.hang_s = deadline_s * HANG_S / CALL_DEADLINE_S
         self.slowest_s = 0
 
