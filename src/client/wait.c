@@ -244,6 +244,18 @@ enum snow_status snow_hosted(struct snow_client *client, struct snow_hosted *hos
     return SNOW_OK;
 }
 
+_Static_assert(LIMIT_KEY_SIZE == 4096, "the text below tells it");
+
+/* Of an item: OK when it is DONE, else its status, with a reason where that is its key. */
+static enum snow_status failure_of(enum snow_status status, const struct snow_key *key)
+{
+    if (snow_status_verdict(status) == SNOW_DONE)
+        return SNOW_OK;
+    if (status == SNOW_INVALID && client_key_check(key) != SNOW_OK)
+        turns_reason_set("a key has 1 to 4096 bytes");
+    return status;
+}
+
 /* ---- put ------------------------------------------------------------------------------------ */
 
 struct put_call {
@@ -273,10 +285,8 @@ enum snow_status snow_put(struct snow_client *client, struct snow_put *items, si
 
     for (size_t i = 0; i < count && status != SNOW_OK; i++)
         items[i].status = status;
-    for (size_t i = 0; i < count && status == SNOW_OK; i++) {
-        if (snow_status_verdict(items[i].status) != SNOW_DONE)
-            status = items[i].status;
-    }
+    for (size_t i = 0; i < count && status == SNOW_OK; i++)
+        status = failure_of(items[i].status, &items[i].key);
     if (status != SNOW_OK && snow_reason()[0] == 0)
         turns_reason_set(put.op.reason);
     return status;
@@ -312,10 +322,8 @@ enum snow_status snow_get(struct snow_client *client, struct snow_get *items, si
         items[i].status = status;
         items[i].size = 0;
     }
-    for (size_t i = 0; i < count && status == SNOW_OK; i++) {
-        if (snow_status_verdict(items[i].status) != SNOW_DONE)
-            status = items[i].status;
-    }
+    for (size_t i = 0; i < count && status == SNOW_OK; i++)
+        status = failure_of(items[i].status, &items[i].key);
     return status;
 }
 
@@ -352,10 +360,8 @@ enum snow_status snow_exists(struct snow_client *client, struct snow_stat *items
 
     for (size_t i = 0; i < count && status != SNOW_OK; i++)
         items[i].status = status;
-    for (size_t i = 0; i < count && status == SNOW_OK; i++) {
-        if (snow_status_verdict(items[i].status) != SNOW_DONE)
-            status = items[i].status;
-    }
+    for (size_t i = 0; i < count && status == SNOW_OK; i++)
+        status = failure_of(items[i].status, &items[i].key);
     return status;
 }
 
@@ -395,10 +401,8 @@ static enum snow_status run_keys(struct snow_client *client, struct keys_call *k
 
     for (size_t i = 0; i < keys->op.count && status != SNOW_OK; i++)
         items[i].status = status;
-    for (size_t i = 0; i < keys->op.count && status == SNOW_OK; i++) {
-        if (snow_status_verdict(items[i].status) != SNOW_DONE)
-            status = items[i].status;
-    }
+    for (size_t i = 0; i < keys->op.count && status == SNOW_OK; i++)
+        status = failure_of(items[i].status, &items[i].key);
     return status;
 }
 

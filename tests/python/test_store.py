@@ -79,7 +79,7 @@ def test_keys_are_text_or_bytes(store, key):
     with pytest.raises(TypeError, match="key"):
         store.get(5)
     for bad in ("", "x" * 4097):
-        with pytest.raises(snowskin.InvalidError):
+        with pytest.raises(snowskin.InvalidError, match="a key has 1 to 4096 bytes"):
             store.get(bad)
 
 

@@ -83,6 +83,17 @@ static void a_long_key(void **state)
     snow_free(get.to);
     put.key.size = 4097;
     assert_int_equal(snow_put(cluster->client, &put, 1, NULL), SNOW_INVALID);
+    assert_non_null(strstr(snow_reason(), "4096"));
+    get.key.size = 0;
+    assert_int_equal(snow_get(cluster->client, &get, 1, NULL), SNOW_INVALID);
+    assert_non_null(strstr(snow_reason(), "4096"));
+    struct snow_item item = {.key = {.at = name, .size = 0}};
+    struct snow_stat stat = {.key = {.at = name, .size = 4097}};
+
+    assert_int_equal(snow_remove(cluster->client, &item, 1, NULL), SNOW_INVALID);
+    assert_non_null(strstr(snow_reason(), "4096"));
+    assert_int_equal(snow_exists(cluster->client, &stat, 1, NULL), SNOW_INVALID);
+    assert_non_null(strstr(snow_reason(), "4096"));
 }
 
 static void room_too_small(void **state)
