@@ -166,6 +166,18 @@ struct snow_buffer {
 
 enum snow_pin { SNOW_PIN_NONE = 0, SNOW_PIN_SOFT = 1, SNOW_PIN_HARD = 2 };
 
+/* ---- registered memory ---- */
+
+/* Memory that puts and gets will use again and again: a hint, all other memory works too.  Its
+ * pages are made present now, so that the first use does not have to; transports to come will know
+ * them.  It stays mapped until it is unregistered, or the client closed.  INVALID: nothing, or it
+ * overlaps what is registered (snow_reason tells); LIMIT: 4,096 ranges; NO_MEMORY. */
+SNOW_API enum snow_status snow_register(struct snow_client *client, void *at, size_t size);
+/* Waits until no call that began before touches it.  NOT_FOUND: no registered range begins there;
+ * TIMEOUT: something still runs on it, and it stays registered. */
+SNOW_API enum snow_status snow_unregister(struct snow_client *client, void *at,
+                                          const struct snow_call *call);
+
 /* ---- put ---- */
 
 struct snow_put {

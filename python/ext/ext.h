@@ -111,12 +111,18 @@ struct store {
     struct snow_client *client; /* NULL: closed */
     Py_ssize_t calls;           /* in it now */
     bool closing;
+    struct registered *registered; /* memory.c */
 };
 
 PyTypeObject *store_type(PyObject *module);
 /* The client for a call; NULL with an exception: it is closed. */
 struct snow_client *store_enter(struct store *store);
 void store_leave(struct store *store);
+
+/* Of memory that was registered with it. */
+PyObject *store_register(PyObject *self, PyObject *buffer);
+PyObject *store_unregister(PyObject *self, PyObject *buffer);
+void memory_release_all(struct store *store);
 
 PyTypeObject *view_type(PyObject *module);
 /* Takes the view over.  NULL with an exception; then it has ended. */

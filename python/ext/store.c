@@ -150,6 +150,7 @@ static void close_client(struct store *store)
 
     store->client = NULL;
     snow_close(client);
+    memory_release_all(store);
 }
 
 struct snow_client *store_enter(struct store *store)
@@ -655,6 +656,11 @@ static PyMethodDef methods[] = {
      "False: there is no value."},
     {"pin_many", FAST(store_pin_many),
      "pin_many(keys, kind='soft', *, duration=None, timeout=None)\n--\n\npin() of many." MANY},
+    {"register", store_register, METH_O,
+     "register(buffer)\n--\n\n"
+     "A hint: this memory will be used again and again. It stays alive until unregister()."},
+    {"unregister", store_unregister, METH_O,
+     "unregister(buffer)\n--\n\nWaits for calls that use it."},
     {"list", FAST(store_list),
      "list(prefix='')\n--\n\n(key, size) of all objects whose keys begin so, in no order."},
     {"nodes", store_nodes, METH_NOARGS, "nodes()\n--\n\nThe nodes of the cluster, a dict each."},

@@ -23,6 +23,7 @@
 #define LIMIT_EXTENTS 1024u                   /* extents of an object, all its copies together */
 #define LIMIT_ITEM_BUFFERS 65536u             /* buffers of one item of a call */
 #define LIMIT_QUEUE_ITEMS (1u << 20)          /* of one queue: under way, or not taken */
+#define LIMIT_REGISTERED_RANGES 4096u         /* of memory that a client registers */
 #define LIMIT_WRITE_RANGES 1024u              /* gaps of an open write, and one */
 #define LIMIT_DEPTH 0x7fffffffu               /* position along a chain; one above = unknown */
 

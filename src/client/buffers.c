@@ -60,3 +60,15 @@ enum snow_status client_buffers_cut(const struct client_buffers *buffers, uint64
     item->memory_count = touched;
     return SNOW_OK;
 }
+
+bool client_buffers_meet(const struct client_buffers *buffers, const uint8_t *at, size_t size)
+{
+    for (size_t i = 0; i < buffers->count; i++) {
+        const struct snow_buffer *buffer = &buffers->list[i];
+        uintptr_t from = (uintptr_t)buffer->at;
+
+        if (from < (uintptr_t)at + size && (uintptr_t)at < from + buffer->size)
+            return true;
+    }
+    return false;
+}

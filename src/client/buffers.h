@@ -22,6 +22,9 @@ MUST_CHECK enum snow_status client_buffers_set(struct client_buffers *buffers, c
                                                size_t size, const struct snow_buffer *list,
                                                size_t count);
 
+/* Whether some of them lie in this memory. */
+bool client_buffers_meet(const struct client_buffers *buffers, const uint8_t *at, size_t size);
+
 /* Gives the item its memory: bytes [start, start + item->size) of the buffers.  NO_MEMORY. */
 MUST_CHECK enum snow_status client_buffers_cut(const struct client_buffers *buffers, uint64_t start,
                                                struct arena *arena, struct transport_item *item);

@@ -279,6 +279,8 @@ enum snow_status client_create(struct env_loop *loop, const struct client_option
     }
     rng_init(&client->rng, env_random(client->env));
     client->next_operation = env_random(client->env);
+    list_init(&client->ops);
+    list_init(&client->quiets);
     list_init(&client->asking);
     list_init(&client->aborts);
     list_init(&client->hold_returns);
@@ -319,7 +321,7 @@ void client_destroy(struct client *client)
 {
     struct list_link *link;
 
-    ASSERT(list_is_empty(&client->asking));
+    ASSERT(list_is_empty(&client->asking) && list_is_empty(&client->ops));
     while ((link = list_first(&client->aborts)) != NULL) {
         struct abort *abort = list_entry(link, struct abort, of_client);
 
@@ -362,6 +364,7 @@ void client_op_begin(struct client *client, struct client_op *op, const struct s
     ASSERT(op->client == NULL);
     memset(op, 0, sizeof(*op));
     op->client = client;
+    list_push(&client->ops, &op->of_client);
     op->operation = client_next_operation(client);
     op->deadline_ns = client_now_ns(client) + deadline_ms * NS_PER_MS;
     op->timer.on_event = on_timer;
@@ -383,11 +386,18 @@ enum snow_status client_op_late_status(struct client_op *op)
     return status == SNOW_OK || status == SNOW_NOT_READY ? SNOW_TIMEOUT : status;
 }
 
-void client_op_end(struct client_op *op)
+void client_op_leave(struct client_op *op)
 {
     env_timer_cancel(&op->timer);
-    arena_deinit(&op->arena);
+    list_remove(&op->of_client);
+    client_quiet_look(op->client);
     op->client = NULL;
+}
+
+void client_op_end(struct client_op *op)
+{
+    client_op_leave(op);
+    arena_deinit(&op->arena);
 }
 
 enum snow_status client_key_check(const struct snow_key *key)

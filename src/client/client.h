@@ -80,7 +80,10 @@ const char *client_metric_name(uint32_t index);
 
 /* What all operations have. */
 struct client_op {
-    struct client *client; /* NULL: not under way */
+    struct client *client;      /* NULL: not under way */
+    struct list_link of_client; /* in client->ops, in the order in which they began */
+    /* Whether it may still touch some of this memory; NULL: it touches none. */
+    bool (*uses)(const struct client_op *op, const uint8_t *at, size_t size);
     struct env_timer timer;
     struct arena arena;
     uint64_t deadline_ns;
@@ -239,6 +242,20 @@ void client_remove_start(struct client *client, struct client_keys_op *op,
 void client_pin_start(struct client *client, struct client_keys_op *op, enum snow_pin pin,
                       uint32_t pin_ms, const struct snow_call *call);
 void client_keys_cancel(struct client_keys_op *op);
+
+/* Waits for what runs on a piece of memory: operations that began before and touch it. */
+struct client_quiet_op {
+    void (*on_done)(struct client_quiet_op *op);
+    const uint8_t *at;
+    size_t size;
+    enum snow_status status; /* out: OK; TIMEOUT: something still runs */
+
+    struct client_op base;
+    struct list_link of_client; /* in client->quiets */
+};
+
+void client_quiet_start(struct client *client, struct client_quiet_op *op,
+                        const struct snow_call *call);
 
 /* One question, one answer. */
 struct client_query_op {

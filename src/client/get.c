@@ -546,11 +546,23 @@ static enum snow_status check_item(const struct snow_get *item, struct client_bu
     return status;
 }
 
+static bool uses(const struct client_op *base, const uint8_t *at, size_t size)
+{
+    const struct client_get_op *op = list_entry(base, struct client_get_op, base);
+
+    for (size_t i = 0; i < op->count && op->gets != NULL; i++) {
+        if (op->gets[i].state != GET_DONE && client_buffers_meet(&op->gets[i].buffers, at, size))
+            return true;
+    }
+    return false;
+}
+
 void client_get_start(struct client *client, struct client_get_op *op, const struct snow_call *call)
 {
     enum snow_status status;
 
     client_op_begin(client, &op->base, call, on_timer);
+    op->base.uses = uses;
     if (call->read_id != NULL)
         *call->read_id = op->base.operation;
     status = begin(op, call);

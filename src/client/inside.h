@@ -58,6 +58,8 @@ struct client {
     uint64_t next_operation;
     enum snow_status link_failure; /* of the last try to reach the master */
     char reason[192];              /* what it said */
+    struct list ops;               /* struct client_op: all that are under way */
+    struct list quiets;            /* struct client_quiet_op: they wait for some of these */
     struct list asking;            /* struct client_ask: wait for the link */
     struct list aborts;            /* struct abort under way */
     uint32_t abort_count;
@@ -97,6 +99,8 @@ void client_op_hurry(struct client_op *op);
 /* How what is open then ends: TIMEOUT, or why there is no master. */
 enum snow_status client_op_late_status(struct client_op *op);
 void client_op_end(struct client_op *op);
+/* The same, but what lies in its arena stays. */
+void client_op_leave(struct client_op *op);
 
 /* OK, or INVALID. */
 enum snow_status client_key_check(const struct snow_key *key);
@@ -133,6 +137,11 @@ void client_abort(struct client *client, const struct wire_key_gen *items, uint3
 /* Whether places make whole replicas of size bytes; *replicas: bit r for each. */
 bool client_places_check(const struct wire_place *places, uint32_t count, uint64_t size,
                          uint16_t *replicas);
+
+/* ---- quiet.c ---- */
+
+/* An operation has ended: who waited for it looks again. */
+void client_quiet_look(struct client *client);
 
 /* ---- put.c: what writer.c does alike ---- */
 

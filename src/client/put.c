@@ -690,11 +690,23 @@ static enum snow_status begin(struct client_put_op *op, const struct snow_call *
     return status;
 }
 
+static bool uses(const struct client_op *base, const uint8_t *at, size_t size)
+{
+    const struct client_put_op *op = list_entry(base, struct client_put_op, base);
+
+    for (size_t i = 0; i < op->count && op->puts != NULL; i++) {
+        if (op->puts[i].state != PUT_DONE && client_buffers_meet(&op->puts[i].buffers, at, size))
+            return true;
+    }
+    return false;
+}
+
 void client_put_start(struct client *client, struct client_put_op *op, const struct snow_call *call)
 {
     enum snow_status status;
 
     client_op_begin(client, &op->base, call, on_timer);
+    op->base.uses = uses;
     status = begin(op, call);
     if (status != SNOW_OK) {
         op->puts = NULL;

@@ -14,8 +14,7 @@ static void finish(struct client_query_op *op, enum snow_status status)
 {
     op->status = status;
     client_ask_cancel(&op->ask);
-    env_timer_cancel(&op->base.timer);
-    op->base.client = NULL; /* the arena stays */
+    client_op_leave(&op->base); /* the arena stays */
     op->on_done(op);
 }
 

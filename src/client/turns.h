@@ -48,11 +48,13 @@ struct snow_client {
     uint32_t deadline_ms; /* of a call that names none */
     uint64_t wait_ns;     /* turner's: how long the last waits took, on average */
     struct env_mutex *mutex;
-    bool turning;             /* mutex */
-    struct list waiting;      /* mutex; struct ticket, longest first */
-    struct list seats;        /* mutex; free ones */
-    struct list beacons;      /* mutex; struct turns_beacon of the queues */
-    size_t under_way;         /* mutex; submissions to queues that have not ended */
+    bool turning;                   /* mutex */
+    struct list waiting;            /* mutex; struct ticket, longest first */
+    struct list seats;              /* mutex; free ones */
+    struct list beacons;            /* mutex; struct turns_beacon of the queues */
+    size_t under_way;               /* mutex; submissions to queues that have not ended */
+    struct snow_buffer *registered; /* mutex; ranges, ascending, none meets another */
+    size_t registered_count;
     struct env_crew *crew;    /* who helps with large copies; NULL: nobody */
     struct host *host;        /* NULL: this process gives no memory */
     struct views_home *views; /* NULL: there were none yet; mutex */

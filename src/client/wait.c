@@ -41,6 +41,7 @@ static void free_all(struct snow_client *client)
     if (client->env != NULL)
         env_linux_destroy(client->env);
     turns_deinit(client);
+    free(client->registered);
     if (client->mutex != NULL)
         env_mutex_destroy(client->mutex);
     free(client);

@@ -291,10 +291,22 @@ static void renew_in_time(struct client_write_op *op)
     client_ask_pump(&op->renew);
 }
 
+static bool uses(const struct client_op *base, const uint8_t *at, size_t size)
+{
+    const struct client_write_op *op = list_entry(base, struct client_write_op, base);
+
+    for (size_t i = 0; i < op->count && op->ranges != NULL; i++) {
+        if (!op->ranges[i].done && client_buffers_meet(&op->ranges[i].buffers, at, size))
+            return true;
+    }
+    return false;
+}
+
 void client_write_start(struct client *client, struct client_write_op *op,
                         const struct snow_call *call)
 {
     client_op_begin(client, &op->base, call, on_write_timer);
+    op->base.uses = uses;
     client_moves_init(&op->moves, client, &move_ops, op->base.deadline_ns, &op->base.arena);
     op->moves.worker = op->worker;
     op->renew.ops = NULL;

@@ -82,6 +82,9 @@ uint32_t env_cpu_count(void);
 /* True when descriptor (1 or 2) is a terminal. */
 bool env_is_terminal(int descriptor);
 
+/* Makes the pages of some memory present, as far as that can be: its bytes stay as they are. */
+void env_touch(void *at, size_t size);
+
 /* Bytes of this process that are in memory now, and CPU nanoseconds it has used. */
 uint64_t env_resident_bytes(void);
 uint64_t env_cpu_ns(void);

@@ -70,6 +70,30 @@ def test_checksums(dev, key, options):
         snowskin.Store(dev.master, verify="sometimes")
 
 
+def test_registered_memory(dev, store, key):
+    page = bytearray(b"x" * 100000)
+    array = numpy.arange(50000, dtype=numpy.uint8)
+    store.register(page)
+    store.register(array)
+    with pytest.raises(BufferError):
+        page.append(1)  # it stays where it is
+    with pytest.raises(snowskin.InvalidError, match="overlaps"):
+        store.register(memoryview(page)[10:20])
+    assert store.put(key, page)
+    assert store.get_into(key, page) == 100000
+    store.unregister(page)
+    page.append(1)
+    with pytest.raises(snowskin.NotFoundError, match="no registered range"):
+        store.unregister(page)
+    with pytest.raises(TypeError):
+        store.register([page])
+    store.unregister(array)
+    other = bytearray(10)
+    with snowskin.Store(dev.master) as second:
+        second.register(other)
+    other.append(1)  # the end of the store lets go
+
+
 def test_keys_are_text_or_bytes(store, key):
     text = key + "-ключ"
     assert store.put(text, b"x")

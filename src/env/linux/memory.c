@@ -12,6 +12,7 @@
  *   M3  A child of a fork does not see the mapping.
  * Threads.  Any, one an object.
  */
+#include "env/linux.h"
 #include "env/linux/net.h"
 #include "env/thread.h"
 
@@ -372,4 +373,14 @@ const struct region_source *env_large_pages(void)
     static const struct region_source source = {.take = take_block, .give = give_block};
 
     return &source;
+}
+
+void env_touch(void *at, size_t size)
+{
+    uintptr_t from = (uintptr_t)at & ~(uintptr_t)(page_size() - 1);
+    size_t whole = (size_t)((uintptr_t)at + size - from);
+
+    /* What is no memory of the usual kind is left to its first use. */
+    if (madvise((void *)from, whole, MADV_POPULATE_WRITE) != 0)
+        (void)madvise((void *)from, whole, MADV_POPULATE_READ);
 }
