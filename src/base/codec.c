@@ -14,7 +14,7 @@ struct bytes reader_bytes(struct reader *reader)
     size_t size = reader_u16(reader);
 
     if (reader->failed || size > reader_left(reader)) {
-        reader->failed = true;
+        reader_fail(reader);
         return bytes_of(NULL, 0);
     }
     struct bytes view = bytes_of(reader->at, size);
@@ -27,8 +27,8 @@ uint32_t reader_count(struct reader *reader, size_t item_size_min, uint32_t coun
 {
     uint32_t count = reader_u16(reader);
 
-    if (reader->failed || count > count_max || count * item_size_min > reader_left(reader)) {
-        reader->failed = true;
+    if (count > count_max || count * item_size_min > reader_left(reader)) {
+        reader_fail(reader);
         return 0;
     }
     return count;
@@ -46,12 +46,12 @@ void writer_init(struct writer *writer, void *to, size_t size, uint32_t version)
 void writer_bytes(struct writer *writer, struct bytes data)
 {
     if (data.size > UINT16_MAX) {
-        writer->failed = true;
+        writer_fail(writer);
         return;
     }
     writer_u16(writer, (uint16_t)data.size);
-    if (writer->failed || (size_t)(writer->end - writer->at) < data.size) {
-        writer->failed = true;
+    if ((size_t)(writer->end - writer->at) < data.size) {
+        writer_fail(writer);
         return;
     }
     if (data.size > 0) {
@@ -63,7 +63,7 @@ void writer_bytes(struct writer *writer, struct bytes data)
 void writer_count(struct writer *writer, uint32_t count, uint32_t count_max)
 {
     if (count > count_max || count > UINT16_MAX) {
-        writer->failed = true;
+        writer_fail(writer);
         return;
     }
     writer_u16(writer, (uint16_t)count);

@@ -48,13 +48,26 @@ static inline size_t writer_size(const struct writer *writer)
     return (size_t)(writer->at - writer->start);
 }
 
+/* After an error nothing is left, so that nothing but that has to be looked at. */
+static inline void reader_fail(struct reader *reader)
+{
+    reader->failed = true;
+    reader->at = reader->end;
+}
+
+static inline void writer_fail(struct writer *writer)
+{
+    writer->failed = true;
+    writer->end = writer->at;
+}
+
 /* The integers are inline: a batch of a thousand items has ten thousand of them. */
 #define CODEC_INTEGER(suffix, type, unsigned_type, from_little_endian) \
     static inline type reader_##suffix(struct reader *reader) \
     { \
         unsigned_type value; \
-        if (reader->failed || reader_left(reader) < sizeof(value)) { \
-            reader->failed = true; \
+        if (reader_left(reader) < sizeof(value)) { \
+            reader_fail(reader); \
             return 0; \
         } \
         memcpy(&value, reader->at, sizeof(value)); \
@@ -64,8 +77,8 @@ static inline size_t writer_size(const struct writer *writer)
     static inline void writer_##suffix(struct writer *writer, type value) \
     { \
         unsigned_type bytes = from_little_endian((unsigned_type)value); \
-        if (writer->failed || (size_t)(writer->end - writer->at) < sizeof(bytes)) { \
-            writer->failed = true; \
+        if ((size_t)(writer->end - writer->at) < sizeof(bytes)) { \
+            writer_fail(writer); \
             return; \
         } \
         memcpy(writer->at, &bytes, sizeof(bytes)); \

@@ -8,7 +8,7 @@ void *wire_list_take(struct reader *reader, struct arena *arena, uint32_t *count
 
     if (items == NULL) {
         *count = 0;
-        reader->failed = true;
+        reader_fail(reader);
         reader->no_memory = true;
     }
     return items;
