@@ -336,13 +336,15 @@ int command_bench(struct cli *cli)
     struct bench bench = {.cli = cli};
     int result;
 
-    if (cli->argument_count > 0 && strcmp(cli->arguments[0], "core") != 0) {
-        cli_error(cli, "%s: measures nothing; there is: core, or nothing for operations",
+    if (cli->argument_count > 0 && strcmp(cli->arguments[0], "core") == 0)
+        return bench_core(cli);
+    if (cli->argument_count > 0 && strcmp(cli->arguments[0], "evict") == 0)
+        return bench_evict(&bench);
+    if (cli->argument_count > 0) {
+        cli_error(cli, "%s: measures nothing; there is: core, evict, or nothing for operations",
                   cli->arguments[0]);
         return CLI_USAGE;
     }
-    if (cli->argument_count > 0)
-        return bench_core(cli);
     if (cli->bench.peer_bytes > 0)
         return bench_peer(cli);
     bench.objects = cli->bench.objects;

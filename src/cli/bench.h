@@ -139,6 +139,11 @@ double bench_table_measure(struct bench *bench, uint64_t objects, uint32_t key_s
                            double *bytes_per_object);
 int bench_core(struct cli *cli);
 
+/* ---- bench_evict.c ---- */
+
+/* What eviction costs the master: the exit status. */
+int bench_evict(struct bench *bench);
+
 /* ---- bench_raw.c, bench_peer.c ---- */
 
 /* Of a client, by the command line. */

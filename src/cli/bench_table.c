@@ -1,31 +1,15 @@
-/* The master's table alone, in this process: what an object costs it in memory, and how many
- * look-ups one core does a second.
- *
- * The core, driven by messages as the master's loop drives it: no network.  One node of the size
- * that the objects need is played by answering; its memory does not exist. */
-#include "cli/bench.h"
-#include "core/core.h"
+/* bench core: what an object costs the master in memory, and how many look-ups one core does a
+ * second. */
+#include "cli/bench_table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OBJECT_SIZE 4096u
 #define FILL_BATCH 1024u
 #define MESSAGES_PER_ROUND 8192u /* look-ups prepared at once */
 #define ROUNDS 7u
-
-struct table {
-    struct bench *bench;
-    struct core *core;
-    struct core_outputs outputs;
-    uint32_t key_size;
-    uint64_t session;
-    uint64_t node;
-    uint64_t token;
-    uint64_t now_ns;
-};
 
 void bench_key(uint64_t run, uint64_t number, uint8_t *key, uint32_t size)
 {
@@ -36,101 +20,206 @@ void bench_key(uint64_t run, uint64_t number, uint8_t *key, uint32_t size)
     memcpy(key, text, size);
 }
 
-static const struct core_output *step(struct table *table, uint64_t from, uint16_t type,
-                                      const void *message)
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+/* What the node answers to a forget. */
+struct answer {
+    struct list_link link;
+    uint64_t node;
+    struct wire_forget_rep message;
+};
+
+static void take_reply(struct bench_table *table, const struct core_output *output)
+{
+    const struct wire_put_start_rep *grants = output->message;
+
+    if (output->type == WIRE_mount && output->message != NULL)
+        table->node = ((const struct wire_mount_rep *)output->message)->node;
+    if (output->type != WIRE_put_start || output->message == NULL)
+        return;
+    for (uint32_t i = 0; i < grants->items_count; i++) {
+        const struct wire_put_grant *grant = &grants->items[i];
+
+        if (grant->status == SNOW_OK)
+            table->written[table->granted++] = (struct wire_written){
+                .key = table->items[grant->index].key, .gen = grant->gen, .replicas = 1};
+    }
+}
+
+/* The node forgets at once. */
+static void take_forget(struct bench_table *table, const struct core_output *output)
+{
+    const struct wire_forget_req *forget = output->message;
+    struct answer *answer = arena_take(&table->arena, sizeof(*answer));
+    struct wire_closed *items = arena_array(&table->arena, forget->items_count, sizeof(*items));
+
+    ASSERT(answer != NULL && items != NULL);
+    for (uint32_t i = 0; i < forget->items_count; i++)
+        items[i] = (struct wire_closed){.slot = forget->items[i].slot,
+                                        .gen = forget->items[i].gen,
+                                        .freed = 1};
+    answer->node = output->to;
+    answer->message = (struct wire_forget_rep){.segment = forget->segment,
+                                               .items = items,
+                                               .items_count = forget->items_count};
+    list_push(&table->answers, &answer->link);
+    table->forgotten += forget->items_count;
+}
+
+static void step(struct bench_table *table, const struct core_input *input)
+{
+    core_outputs_reset(&table->outputs);
+    core_step(table->core, table->now_ns, input, &table->outputs);
+    table->now_ns += 1000;
+    for (const struct core_output *output = table->outputs.first; output != NULL;
+         output = output->next) {
+        if (output->kind == CORE_OUT_REPLY)
+            take_reply(table, output);
+        else if (output->kind == CORE_OUT_SESSION)
+            table->session = output->to;
+        else if (output->kind == CORE_OUT_FORGET)
+            take_forget(table, output);
+    }
+}
+
+static void step_all(struct bench_table *table, const struct core_input *input)
+{
+    struct list_link *link;
+
+    arena_reset(&table->arena);
+    step(table, input);
+    while ((link = list_pop(&table->answers)) != NULL) {
+        const struct answer *answer = list_entry(link, struct answer, link);
+        struct core_input reply = {.kind = CORE_MESSAGE,
+                                   .from = answer->node,
+                                   .type = WIRE_forget,
+                                   .message = &answer->message};
+
+        step(table, &reply);
+    }
+}
+
+static void message(struct bench_table *table, uint64_t from, uint16_t type, const void *body)
 {
     struct core_input input = {.kind = type == 0 ? CORE_SESSION_OPEN : CORE_MESSAGE,
                                .from = from,
                                .token = ++table->token,
                                .type = type,
-                               .message = message,
+                               .message = body,
                                .deadline_ns = UINT64_MAX};
 
-    core_outputs_reset(&table->outputs);
-    core_step(table->core, table->now_ns, &input, &table->outputs);
-    table->now_ns += 1000;
-    for (const struct core_output *output = table->outputs.first; output != NULL;
-         output = output->next) {
-        if (output->kind == CORE_OUT_REPLY || output->kind == CORE_OUT_SESSION)
-            return output;
-    }
-    return NULL;
+    step_all(table, &input);
+}
+
+void bench_table_step(struct bench_table *table, uint16_t type, const void *body)
+{
+    message(table, table->session, type, body);
 }
 
 /* ---- filling -------------------------------------------------------------------------------- */
 
-static void mount(struct table *table, uint64_t objects)
+static void mount(struct bench_table *table, uint64_t bytes, uint32_t slots)
 {
-    uint64_t bytes = (objects + FILL_BATCH * LIMIT_OPEN_WRITE_SHARE) * OBJECT_SIZE * 2;
     struct wire_segment_info info = {.incarnation = 2,
                                      .tier = WIRE_TIER_DRAM,
                                      .size = bytes,
                                      .ready = bytes,
-                                     .slot_count = (uint32_t)objects + FILL_BATCH,
-                                     .slots_ready = (uint32_t)objects + FILL_BATCH};
-    struct wire_mount_req message = {.incarnation = 1,
+                                     .slot_count = slots,
+                                     .slots_ready = slots};
+    struct wire_mount_req request = {.incarnation = 1,
                                      .process = 1,
                                      .address = bytes_of_string("bench:1"),
                                      .segments = &info,
                                      .segments_count = 1};
-    const struct core_output *reply = step(table, 0, WIRE_mount, &message);
 
-    table->node = ((const struct wire_mount_rep *)reply->message)->node;
-    for (uint32_t at = 0; at < info.slot_count; at += LIMIT_INVENTORY_SLOTS) {
-        uint32_t end = info.slot_count - at < LIMIT_INVENTORY_SLOTS ? info.slot_count
-                                                                    : at + LIMIT_INVENTORY_SLOTS;
+    message(table, 0, WIRE_mount, &request);
+    for (uint32_t at = 0; at < slots; at += LIMIT_INVENTORY_SLOTS) {
+        uint32_t end = slots - at < LIMIT_INVENTORY_SLOTS ? slots : at + LIMIT_INVENTORY_SLOTS;
         struct wire_inventory_req inventory = {.first_slot = at,
                                                .end_slot = end,
-                                               .last = end == info.slot_count};
+                                               .last = end == slots};
 
-        step(table, table->node, WIRE_inventory, &inventory);
+        message(table, table->node, WIRE_inventory, &inventory);
     }
-    table->session = step(table, 0, 0, NULL)->to;
+    message(table, 0, 0, NULL);
 }
 
-static bool fill_batch(struct table *table, uint64_t first, uint32_t count, uint8_t *keys,
-                       struct wire_put_item *items, struct wire_written *written)
+bool bench_table_open(struct bench_table *table, uint32_t key_size, uint64_t bytes, uint32_t slots)
 {
-    struct wire_put_start_req start = {.operation = first + 1,
-                                       .items = items,
-                                       .items_count = count};
+    struct core_options options = core_options_default();
+    struct core_start start = {.cluster = 1,
+                               .term = 1,
+                               .adopts_strangers = true,
+                               .now_ns = NS_PER_S,
+                               .memory = env_large_pages()};
+
+    *table = (struct bench_table){.key_size = key_size, .now_ns = NS_PER_S};
+    core_outputs_init(&table->outputs);
+    arena_init(&table->arena, 0);
+    list_init(&table->answers);
+    if (core_create(&options, &start, &table->core) != SNOW_OK)
+        return false;
+    mount(table, bytes, slots);
+    return true;
+}
+
+void bench_table_close(struct bench_table *table)
+{
+    if (table->core != NULL)
+        core_destroy(table->core);
+    core_outputs_deinit(&table->outputs);
+    arena_deinit(&table->arena);
+}
+
+/* With memory for the batch. */
+static bool put_batch(struct bench_table *table, uint64_t first, uint32_t count, uint8_t *keys,
+                      struct wire_put_item *items, struct wire_written *written)
+{
+    struct wire_put_start_req start = {
+        .operation = first + 1, .wait_ms = 1000, .items = items, .items_count = count};
     struct wire_put_end_req end = {.operation = first + 1, .items = written, .items_count = count};
-    const struct wire_put_start_rep *grants;
     uint32_t size = table->key_size;
 
     for (uint32_t i = 0; i < count; i++) {
         bench_key(0, first + i, keys + i * size, size);
-        items[i] = (struct wire_put_item){
-            .key = bytes_of(keys + i * size, size), .size = OBJECT_SIZE, .depth = i, .replicas = 1};
+        items[i] = (struct wire_put_item){.key = bytes_of(keys + i * size, size),
+                                          .size = BENCH_OBJECT_SIZE,
+                                          .depth = i,
+                                          .replicas = 1};
     }
-    grants = step(table, table->session, WIRE_put_start, &start)->message;
-    for (uint32_t i = 0; i < grants->items_count; i++) {
-        const struct wire_put_grant *grant = &grants->items[i];
-
-        if (grant->status != SNOW_OK)
-            return false;
-        written[grant->index] =
-            (struct wire_written){.key = items[grant->index].key, .gen = grant->gen, .replicas = 1};
-    }
-    return grants->items_count == count && step(table, table->session, WIRE_put_end, &end) != NULL;
+    table->items = items;
+    table->written = written;
+    table->granted = 0;
+    bench_table_step(table, WIRE_put_start, &start);
+    if (table->granted != count)
+        return false;
+    bench_table_step(table, WIRE_put_end, &end);
+    return true;
 }
 
-static bool fill(struct table *table, uint64_t objects)
+bool bench_table_put(struct bench_table *table, uint64_t first, uint32_t count)
 {
-    struct wire_put_item *items = calloc(FILL_BATCH, sizeof(*items));
-    struct wire_written *written = calloc(FILL_BATCH, sizeof(*written));
-    uint8_t *keys = calloc(FILL_BATCH, table->key_size);
-    bool good = items != NULL && written != NULL && keys != NULL;
+    struct wire_put_item *items = calloc(count, sizeof(*items));
+    struct wire_written *written = calloc(count, sizeof(*written));
+    uint8_t *keys = calloc(count, table->key_size);
+    bool good = items != NULL && written != NULL && keys != NULL &&
+                put_batch(table, first, count, keys, items, written);
 
-    mount(table, objects);
-    for (uint64_t at = 0; at < objects && good; at += FILL_BATCH) {
-        uint64_t count = objects - at < FILL_BATCH ? objects - at : FILL_BATCH;
-
-        good = fill_batch(table, at, (uint32_t)count, keys, items, written);
-    }
     free(items);
     free(written);
     free(keys);
+    return good;
+}
+
+static bool fill(struct bench_table *table, uint64_t objects)
+{
+    bool good = true;
+
+    for (uint64_t at = 0; at < objects && good; at += FILL_BATCH) {
+        uint64_t count = objects - at < FILL_BATCH ? objects - at : FILL_BATCH;
+
+        good = bench_table_put(table, at, (uint32_t)count);
+    }
     core_outputs_reset(&table->outputs);
     return good;
 }
@@ -138,8 +227,9 @@ static bool fill(struct table *table, uint64_t objects)
 /* ---- looking up ----------------------------------------------------------------------------- */
 
 /* A look-up of random keys, as it comes over a connection; returns its size. */
-static size_t prepare(const struct table *table, uint64_t objects, uint32_t batch, struct rng *rng,
-                      struct wire_key *keys, uint8_t *bytes, uint8_t *to, size_t room)
+static size_t prepare(const struct bench_table *table, uint64_t objects, uint32_t batch,
+                      struct rng *rng, struct wire_key *keys, uint8_t *bytes, uint8_t *to,
+                      size_t room)
 {
     struct wire_lookup_req lookup = {.flags = WIRE_LOOKUP_UNORDERED,
                                      .keys = keys,
@@ -156,8 +246,8 @@ static size_t prepare(const struct table *table, uint64_t objects, uint32_t batc
 }
 
 /* Parses and answers them all; nanoseconds a key of processor time. */
-static double look_up_round(struct table *table, const uint8_t *messages, size_t room, size_t size,
-                            uint32_t count, uint32_t batch, struct arena *arena)
+static double look_up_round(struct bench_table *table, const uint8_t *messages, size_t room,
+                            size_t size, uint32_t count, uint32_t batch, struct arena *arena)
 {
     uint64_t before_ns = env_cpu_ns();
     void *message;
@@ -166,7 +256,7 @@ static double look_up_round(struct table *table, const uint8_t *messages, size_t
         arena_reset(arena);
         if (wire_request_decode(WIRE_lookup, bytes_of(messages + i * room, size), WIRE_VERSION,
                                 arena, &message) == SNOW_OK)
-            step(table, table->session, WIRE_lookup, message);
+            bench_table_step(table, WIRE_lookup, message);
     }
     return (double)(env_cpu_ns() - before_ns) / ((double)count * batch);
 }
@@ -179,7 +269,7 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static double look_up(struct table *table, uint64_t objects, uint32_t batch)
+static double look_up(struct bench_table *table, uint64_t objects, uint32_t batch)
 {
     size_t room = 64 + (size_t)batch * (table->key_size + 2u);
     uint32_t count = MESSAGES_PER_ROUND / (batch < 4 ? 1 : batch / 4) + 1;
@@ -212,18 +302,12 @@ static double look_up(struct table *table, uint64_t objects, uint32_t batch)
 double bench_table_measure(struct bench *bench, uint64_t objects, uint32_t key_size, uint32_t batch,
                            double *bytes_per_object)
 {
-    struct table table = {.bench = bench, .key_size = key_size, .now_ns = NS_PER_S};
-    struct core_options options = core_options_default();
-    struct core_start start = {.cluster = 1,
-                               .term = 1,
-                               .adopts_strangers = true,
-                               .now_ns = table.now_ns,
-                               .memory = env_large_pages()};
+    uint64_t bytes = (objects + FILL_BATCH * LIMIT_OPEN_WRITE_SHARE) * BENCH_OBJECT_SIZE * 2;
     uint64_t before = env_resident_bytes();
+    struct bench_table table;
     double ns = 0;
 
-    core_outputs_init(&table.outputs);
-    if (core_create(&options, &start, &table.core) != SNOW_OK) {
+    if (!bench_table_open(&table, key_size, bytes, (uint32_t)objects + FILL_BATCH)) {
         cli_error(bench->cli, "out of memory");
     } else if (!fill(&table, objects)) {
         cli_error(bench->cli, "the core refused to hold %" PRIu64 " objects", objects);
@@ -231,8 +315,6 @@ double bench_table_measure(struct bench *bench, uint64_t objects, uint32_t key_s
         *bytes_per_object = (double)(env_resident_bytes() - before) / (double)objects;
         ns = look_up(&table, objects, batch);
     }
-    if (table.core != NULL)
-        core_destroy(table.core);
-    core_outputs_deinit(&table.outputs);
+    bench_table_close(&table);
     return ns;
 }

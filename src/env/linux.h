@@ -89,6 +89,11 @@ void env_touch(void *at, size_t size);
 uint64_t env_resident_bytes(void);
 uint64_t env_cpu_ns(void);
 
+/* Counts the instructions that this thread executes in user mode from now on; -1: the machine does
+ * not tell.  env_raw_close ends it. */
+int env_instructions_open(void);
+uint64_t env_instructions_read(int counter);
+
 /* Whether connections can have this congestion control. */
 bool env_congestion_is_usable(const char *name);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -221,6 +223,24 @@ uint64_t env_cpu_ns(void)
 
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
+int env_instructions_open(void)
+{
+    struct perf_event_attr what = {.type = PERF_TYPE_HARDWARE,
+                                   .size = sizeof(what),
+                                   .config = PERF_COUNT_HW_INSTRUCTIONS,
+                                   .exclude_kernel = 1,
+                                   .exclude_hv = 1};
+
+    return (int)syscall(SYS_perf_event_open, &what, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+uint64_t env_instructions_read(int counter)
+{
+    uint64_t count = 0;
+
+    return read(counter, &count, sizeof(count)) == sizeof(count) ? count : 0;
 }
 
 uint64_t env_cache_bytes(void)
