@@ -45,7 +45,8 @@ struct bed {
     uint32_t evicted_count;
     bool granted[BED_ITEMS];
     uint64_t gens[BED_ITEMS];
-    uint64_t evictions; /* so far */
+    uint64_t evictions;    /* so far */
+    uint64_t evicted_hash; /* over all of them, in order */
 };
 
 static inline void *bed_step(struct bed *bed, enum core_input_kind kind, uint64_t from,
@@ -81,6 +82,7 @@ static inline void bed_note_evicted(struct bed *bed, uint64_t gen)
     bed->evicted[bed->evicted_count++] = key;
     bed->there[key] = false;
     bed->evictions++;
+    bed->evicted_hash = (bed->evicted_hash ^ key) * UINT64_C(0x100000001b3);
 }
 
 /* The node forgets what it was told to; what was evicted is noted. */

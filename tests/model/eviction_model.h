@@ -24,6 +24,7 @@ struct plain_unit {
     uint32_t leases;
     uint32_t uses;
     uint32_t depth;
+    uint32_t size;  /* units of memory */
     uint64_t last;  /* touch */
     uint64_t order; /* in which it entered the list of its class */
     uint32_t at;    /* in there, while it is readable */
@@ -42,7 +43,8 @@ struct plain {
     uint32_t there[PLAIN_KEYS]; /* keys of those that are readable, in any order */
     uint32_t readable;          /* how many */
     uint32_t writing;
-    uint32_t capacity;
+    uint32_t capacity; /* units of memory; as many objects, when all take one */
+    uint64_t used;     /* of it, being written ones included */
     uint64_t touches;
     uint64_t orders;
     struct plain_ghost *ghosts; /* oldest first, from ghost_first on */
@@ -221,6 +223,7 @@ static inline void plain_evict(struct plain *plain, uint32_t key)
     uint32_t at = plain->units[key].at;
 
     plain_remember(plain, key);
+    plain->used -= plain->units[key].size;
     plain->units[key].readable = false;
     plain->there[at] = plain->there[--plain->readable];
     plain->units[plain->there[at]].at = at;

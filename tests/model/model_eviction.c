@@ -4,6 +4,8 @@
 #include "eviction_core.h"
 #include "eviction_model.h"
 
+#include <xxhash.h>
+
 #define LEASES 8u
 
 struct lease {
@@ -41,11 +43,11 @@ static void run_close(struct run *run)
 /* ---- what both do ---- */
 
 /* Room for one more, in the model. */
-static void expect_room(struct run *run)
+static void expect_room(struct run *run, uint32_t size)
 {
     struct plain *plain = &run->plain;
 
-    while (plain->readable + plain->writing + 1 > run->bed->capacity) {
+    while (plain->used + size > run->bed->capacity) {
         uint32_t victim = plain_victim(plain);
 
         if (victim == PLAIN_KEYS)
@@ -93,7 +95,9 @@ static void put(struct run *run, const uint32_t *keys, uint32_t count, uint32_t 
 
         if (unit->readable)
             continue;
-        expect_room(run);
+        unit->size = run->bed->size_of == NULL ? 1 : run->bed->size_of(keys[i]);
+        expect_room(run, unit->size);
+        plain->used += unit->size;
         unit->writing = true;
         unit->depth = depth_of(run, depth, i, prefix, prefix_count);
         plain->writing++;
@@ -177,6 +181,130 @@ static void test_synthetic(void **state)
 {
     (void)state;
     play_trace("synthetic", 1200, 1200, 0);
+}
+
+/* ---- blocks of unequal sizes ---- */
+
+#define SIZES_REQUESTS 2500u
+
+static uint32_t chain_of[PLAIN_KEYS]; /* first id of the first chain that names the block, plus 1 */
+
+static uint32_t size_of(uint32_t key)
+{
+    uint64_t first = chain_of[key] - 1;
+
+    return 1 + (uint32_t)(XXH3_64bits_withSeed(&first, sizeof(first), 1) % 256);
+}
+
+/* The model by itself: units of memory that a request hits. */
+static uint64_t play_plain(struct plain *plain, uint64_t units, const uint32_t *keys,
+                           uint32_t count)
+{
+    uint32_t found = 0;
+    uint64_t hits = 0;
+
+    while (found < count && plain->units[keys[found]].readable)
+        hits += plain->units[keys[found++]].size;
+    for (uint32_t i = found; i-- > 0;)
+        plain_touch(plain, keys[i], true);
+    for (uint32_t i = count; i-- > found;) {
+        if (plain->units[keys[i]].readable)
+            plain_touch(plain, keys[i], true);
+    }
+    for (uint32_t i = found; i < count; i++) {
+        struct plain_unit *unit = &plain->units[keys[i]];
+
+        if (unit->readable)
+            continue;
+        unit->size = size_of(keys[i]);
+        unit->depth = i;
+        while (plain->used + unit->size > units && plain->readable > 0)
+            plain_evict(plain, plain_victim(plain));
+        plain->used += unit->size;
+        unit->writing = true;
+        plain->writing++;
+    }
+    for (uint32_t i = count; i-- > found;) {
+        if (plain->units[keys[i]].writing)
+            plain_insert(plain, keys[i]);
+    }
+    for (uint32_t i = found; i-- > 0;) {
+        if (plain->units[keys[i]].readable)
+            plain_touch(plain, keys[i], false);
+    }
+    return hits;
+}
+
+/* Reads the requests, names first chains; returns the units of memory of all blocks. */
+static uint64_t read_sizes(void)
+{
+    FILE *file = bed_trace_open("conversation");
+    uint32_t keys[BED_ITEMS];
+    uint64_t units = 0;
+
+    memset(chain_of, 0, sizeof(chain_of));
+    for (uint32_t i = 0; i < SIZES_REQUESTS; i++) {
+        uint32_t count = bed_trace_next(file, keys);
+
+        for (uint32_t j = 0; j < count; j++) {
+            assert_true(keys[j] < PLAIN_KEYS);
+            if (chain_of[keys[j]] != 0)
+                continue;
+            chain_of[keys[j]] = keys[0] + 1;
+            units += size_of(keys[j]);
+        }
+    }
+    fclose(file);
+    return units;
+}
+
+/* Hits of the core in percent of bytes; plain: of the model too. */
+static double play_sizes(uint32_t policy, uint64_t units, double *plain_percent)
+{
+    struct bed *bed = bed_open(policy, units, BED_ITEMS * 256, PLAIN_KEYS);
+    struct plain *plain = malloc(sizeof(*plain));
+    FILE *file = bed_trace_open("conversation");
+    uint32_t keys[BED_ITEMS];
+    uint64_t all = 0;
+    uint64_t hits = 0;
+    uint64_t plain_hits = 0;
+
+    assert_non_null(plain);
+    plain_init(plain, (uint32_t)(units / 128)); /* objects, about */
+    bed->size_of = size_of;
+    for (uint32_t i = 0; i < SIZES_REQUESTS; i++) {
+        uint32_t count = bed_trace_next(file, keys);
+        uint32_t found = bed_play(bed, keys, count, BED_ITEMS, 0);
+
+        for (uint32_t j = 0; j < count; j++) {
+            all += size_of(keys[j]);
+            hits += j < found ? size_of(keys[j]) : 0;
+        }
+        if (plain_percent != NULL)
+            plain_hits += play_plain(plain, units, keys, count);
+    }
+    fclose(file);
+    bed_close(bed);
+    free(plain->ghosts);
+    free(plain);
+    if (plain_percent != NULL)
+        *plain_percent = 100 * (double)plain_hits / (double)all;
+    return 100 * (double)hits / (double)all;
+}
+
+static void test_sizes(void **state)
+{
+    uint64_t units = read_sizes();
+
+    (void)state;
+    for (uint32_t percent = 1; percent <= 10; percent += percent == 1 ? 4 : 5) {
+        double plain;
+        double rrc = play_sizes(CORE_POLICY_RRC, units / 100 * percent, &plain);
+        double lru = play_sizes(CORE_POLICY_LRU, units / 100 * percent, NULL);
+
+        assert_true(rrc > plain - 0.5);
+        assert_true(rrc > lru);
+    }
 }
 
 /* ---- random operations ---- */
@@ -266,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_conversation),
         cmocka_unit_test(test_conversation_of_unknown_depth),
         cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

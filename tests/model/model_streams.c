@@ -148,6 +148,57 @@ static void test_change(void **state)
     assert_true(falls_behind(90) <= 9);
 }
 
+/* ---- speed, and calls of other lengths ---- */
+
+struct played {
+    double hits;      /* percent */
+    uint64_t evicted; /* a hash over what was evicted, in order */
+};
+
+static struct played play_requests(uint64_t step_ns, uint32_t split)
+{
+    struct bed *bed = bed_open(CORE_POLICY_RRC, 1000, BED_RESERVE, 1u << 18);
+    FILE *file = bed_trace_open("conversation");
+    uint32_t keys[BED_ITEMS];
+    uint64_t hits = 0;
+    uint64_t uses = 0;
+
+    bed->step_ns = step_ns;
+    for (uint32_t i = 0; i < 3000; i++) {
+        uint32_t count = bed_trace_next(file, keys);
+
+        hits += bed_play(bed, keys, count, split, 0);
+        uses += count;
+    }
+    fclose(file);
+    struct played played = {.hits = percent(hits, uses), .evicted = bed->evicted_hash};
+
+    assert_true(bed->evictions > 40000);
+    bed_close(bed);
+    return played;
+}
+
+static void test_speed(void **state)
+{
+    struct played once = play_requests(1000, BED_ITEMS);
+    struct played slow = play_requests(10 * 1000, BED_ITEMS);
+    struct played fast = play_requests(10, BED_ITEMS);
+
+    (void)state;
+    assert_int_equal(once.evicted, slow.evicted);
+    assert_int_equal(once.evicted, fast.evicted);
+}
+
+static void test_splits(void **state)
+{
+    struct played whole = play_requests(1000, BED_ITEMS);
+
+    (void)state;
+    for (uint32_t split = 128; split > 0; split = split == 128 ? 16 : split == 16 ? 1 : 0) {
+        assert_true(play_requests(1000, split).hits > whole.hits - 0.25);
+    }
+}
+
 /* ---- the curve ---- */
 
 /* Hit ratio of objects, in percent, of chains of which some are used far more often than others. */
@@ -213,10 +264,8 @@ static void test_curve(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop),
-        cmocka_unit_test(test_scan),
-        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_loop),  cmocka_unit_test(test_scan),   cmocka_unit_test(test_change),
+        cmocka_unit_test(test_speed), cmocka_unit_test(test_splits), cmocka_unit_test(test_curve),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
