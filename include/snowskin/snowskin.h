@@ -192,7 +192,12 @@ struct snow_put {
     uint8_t pin;      /* enum snow_pin */
     uint32_t pin_ms;  /* of a soft pin; 0: no deadline */
     uint32_t replace; /* 1: take the place of an existing value */
-    uint64_t reserved[4];
+    /* Hints, as in struct snow_hints. */
+    uint32_t expires_after_ms; /* from this call on; 0: it does not */
+    uint8_t priority;
+    uint8_t done;   /* 0 or 1 */
+    uint16_t spare; /* 0 */
+    uint64_t reserved[3];
     /* out */
     enum snow_status status; /* OK, EXISTS, UNCERTAIN; else why not */
     uint32_t shortfall;      /* copies fewer than asked */
@@ -347,6 +352,33 @@ SNOW_API enum snow_status snow_remove_match(struct snow_client *client, enum sno
 SNOW_API enum snow_status snow_pin(struct snow_client *client, struct snow_item *items,
                                    size_t count, enum snow_pin pin, uint32_t pin_ms,
                                    const struct snow_call *call);
+
+/* What the caller knows of the future of objects; a master that restarts does not know it any more.
+ * Wrong values are INVALID. */
+struct snow_hints {
+    uint32_t flags;            /* SNOW_HINT_* */
+    uint32_t priority;         /* up to SNOW_PRIORITY_MAX: evicted later than all of lower ones */
+    uint32_t expires_after_ms; /* from this call on; use does not extend it; 0: at once */
+    uint32_t spare;            /* 0 */
+    uint64_t reserved[2];
+};
+
+#define SNOW_PRIORITY_MAX 7u
+#define SNOW_HINT_PRIORITY (1u << 0) /* sets the priority; else it stays */
+#define SNOW_HINT_EXPIRES (1u << 1)  /* sets the end */
+#define SNOW_HINT_LASTS (1u << 2)    /* takes the end away */
+#define SNOW_HINT_DONE (1u << 3) /* this chain is not continued: first to go, until it is used */
+
+/* Counts a use of objects, in the order of their chain, and takes hints (may be NULL).  OK or
+ * NOT_FOUND, each. */
+SNOW_API enum snow_status snow_touch(struct snow_client *client, struct snow_item *items,
+                                     size_t count, const struct snow_hints *hints,
+                                     const struct snow_call *call);
+/* Objects end after_ms from this call on; 0: at once; UINT32_MAX: not any more.  No use is
+ * counted. */
+SNOW_API enum snow_status snow_expire(struct snow_client *client, struct snow_item *items,
+                                      size_t count, uint32_t after_ms,
+                                      const struct snow_call *call);
 
 /* ---- what is there ---- */
 

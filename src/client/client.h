@@ -222,7 +222,7 @@ void client_exists_start(struct client *client, struct client_exists_op *op,
                          const struct snow_call *call);
 void client_exists_cancel(struct client_exists_op *op);
 
-/* Keys that are removed, or pinned. */
+/* Keys that are removed, or pinned, or of which hints are given. */
 struct client_keys_op {
     void (*on_done)(struct client_keys_op *op);
     void (*on_item)(struct client_keys_op *op, uint32_t index); /* may be NULL */
@@ -232,15 +232,21 @@ struct client_keys_op {
     struct client_op base;
     struct client_ask ask;
     uint32_t open;
-    uint32_t flags;  /* WIRE_REMOVE_* */
+    uint32_t flags;  /* WIRE_REMOVE_*, WIRE_HINT_* */
     uint32_t pin_ms; /* of a soft pin */
     uint8_t pin;     /* enum snow_pin */
+    uint8_t priority;
+    uint32_t expires_ms;
+    bool wrong; /* what was asked is INVALID */
 };
 
 void client_remove_start(struct client *client, struct client_keys_op *op,
                          const struct snow_call *call);
 void client_pin_start(struct client *client, struct client_keys_op *op, enum snow_pin pin,
                       uint32_t pin_ms, const struct snow_call *call);
+/* hint_flags: WIRE_HINT_*; priority and expires_ms stand in the operation. */
+void client_hint_start(struct client *client, struct client_keys_op *op, uint32_t hint_flags,
+                       const struct snow_call *call);
 void client_keys_cancel(struct client_keys_op *op);
 
 /* Waits for what runs on a piece of memory: operations that began before and touch it. */

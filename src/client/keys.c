@@ -95,6 +95,21 @@ static const void *build_pin(struct client_ask *ask, const uint32_t *items, uint
     return message->keys == NULL ? NULL : message;
 }
 
+static const void *build_hint(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                              struct arena *arena)
+{
+    struct wire_hint_req *message = arena_take(arena, sizeof(*message));
+
+    if (message == NULL)
+        return NULL;
+    message->flags = op_of(ask)->flags;
+    message->priority = op_of(ask)->priority;
+    message->expires_ms = op_of(ask)->expires_ms;
+    message->keys = build_keys(op_of(ask), items, count, arena);
+    message->keys_count = count;
+    return message->keys == NULL ? NULL : message;
+}
+
 static void take_answer(struct client_ask *ask, uint32_t item, int32_t code)
 {
     struct client_keys_op *op = op_of(ask);
@@ -136,6 +151,14 @@ static void on_pinned(struct client_ask *ask, const uint32_t *items, uint32_t co
     take_answers(ask, items, count, reply->items, reply->items_count);
 }
 
+static void on_hinted(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                      const void *message)
+{
+    const struct wire_hint_rep *reply = message;
+
+    take_answers(ask, items, count, reply->items, reply->items_count);
+}
+
 static void on_failed(struct client_ask *ask, uint32_t item, enum snow_status status)
 {
     finish_item(op_of(ask), item, status);
@@ -169,11 +192,20 @@ static const struct client_ask_ops pin_ops = {
     .on_event = on_event,
 };
 
+static const struct client_ask_ops hint_ops = {
+    .type = WIRE_hint,
+    .on_measure = measure,
+    .on_build = build_hint,
+    .on_reply = on_hinted,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
 static void start(struct client *client, struct client_keys_op *op,
                   const struct client_ask_ops *ops, const struct snow_call *call)
 {
     enum snow_status status =
-        op->count > UINT32_MAX / 2 || op->pin > SNOW_PIN_HARD ? SNOW_INVALID : SNOW_OK;
+        op->count > UINT32_MAX / 2 || op->pin > SNOW_PIN_HARD || op->wrong ? SNOW_INVALID : SNOW_OK;
 
     client_op_begin(client, &op->base, call, on_timer);
     op->open = 0;
@@ -211,4 +243,12 @@ void client_pin_start(struct client *client, struct client_keys_op *op, enum sno
     op->pin = (uint8_t)pin;
     op->pin_ms = pin_ms;
     start(client, op, &pin_ops, call);
+}
+
+void client_hint_start(struct client *client, struct client_keys_op *op, uint32_t hint_flags,
+                       const struct snow_call *call)
+{
+    op->flags = hint_flags;
+    op->pin = SNOW_PIN_NONE;
+    start(client, op, &hint_ops, call);
 }

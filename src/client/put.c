@@ -227,7 +227,11 @@ struct wire_put_item client_put_wire(const struct snow_put *item)
                                   .replicas = item->replicas == 0 ? 1 : item->replicas,
                                   .pin = item->pin,
                                   .pin_ms = item->pin_ms,
-                                  .flags = item->replace ? WIRE_PUT_REPLACE : 0};
+                                  .flags = (item->replace ? WIRE_PUT_REPLACE : 0) |
+                                           (item->done ? WIRE_PUT_DONE : 0) |
+                                           (item->expires_after_ms > 0 ? WIRE_PUT_EXPIRES : 0),
+                                  .expires_ms = item->expires_after_ms,
+                                  .priority = item->priority};
 }
 
 void client_put_place(const struct client *client, const char *segment,
@@ -577,7 +581,8 @@ enum snow_status client_put_check(const struct snow_put *item, struct client_buf
         client_buffers_set(buffers, item->from, item->size, item->buffers, item->buffer_count);
 
     if (client_key_check(&item->key) != SNOW_OK || CLIENT_RESERVED(item) != SNOW_OK ||
-        item->replicas > LIMIT_REPLICAS || item->pin > SNOW_PIN_HARD)
+        item->replicas > LIMIT_REPLICAS || item->pin > SNOW_PIN_HARD ||
+        item->priority > SNOW_PRIORITY_MAX || item->done > 1 || item->spare != 0)
         return SNOW_INVALID;
     return status == SNOW_OK && item->size > LIMIT_OBJECT_SIZE ? SNOW_LIMIT : status;
 }

@@ -373,6 +373,7 @@ struct keys_call {
     struct client_keys_op op;
     enum snow_pin pin;
     uint32_t pin_ms;
+    uint32_t hint_flags; /* WIRE_HINT_* */
 };
 
 static void on_keys(struct client_keys_op *op)
@@ -423,6 +424,45 @@ enum snow_status snow_pin(struct snow_client *client, struct snow_item *items, s
                              .pin_ms = pin_ms};
 
     return run_keys(client, &keys, call, 0, start_pin);
+}
+
+static void start_hint(struct ticket *ticket)
+{
+    struct keys_call *keys = list_entry(ticket, struct keys_call, ticket);
+
+    client_hint_start(ticket->client->client, &keys->op, keys->hint_flags, ticket->call);
+}
+
+enum snow_status snow_touch(struct snow_client *client, struct snow_item *items, size_t count,
+                            const struct snow_hints *hints, const struct snow_call *call)
+{
+    static const struct snow_hints none;
+    const struct snow_hints *of = hints == NULL ? &none : hints;
+    uint32_t known = SNOW_HINT_PRIORITY | SNOW_HINT_EXPIRES | SNOW_HINT_LASTS | SNOW_HINT_DONE;
+    struct keys_call keys = {
+        .op = {.on_done = on_keys,
+               .items = items,
+               .count = count,
+               .priority = (uint8_t)of->priority,
+               .expires_ms = of->expires_after_ms,
+               .wrong = (of->flags & ~known) != 0 || of->priority > SNOW_PRIORITY_MAX ||
+                        of->spare != 0 || of->reserved[0] != 0 || of->reserved[1] != 0},
+        .hint_flags = WIRE_HINT_TOUCH | (of->flags & SNOW_HINT_PRIORITY ? WIRE_HINT_PRIORITY : 0) |
+                      (of->flags & SNOW_HINT_EXPIRES ? WIRE_HINT_EXPIRES : 0) |
+                      (of->flags & SNOW_HINT_LASTS ? WIRE_HINT_LASTS : 0) |
+                      (of->flags & SNOW_HINT_DONE ? WIRE_HINT_DONE : 0)};
+
+    return run_keys(client, &keys, call, 0, start_hint);
+}
+
+enum snow_status snow_expire(struct snow_client *client, struct snow_item *items, size_t count,
+                             uint32_t after_ms, const struct snow_call *call)
+{
+    struct keys_call keys = {
+        .op = {.on_done = on_keys, .items = items, .count = count, .expires_ms = after_ms},
+        .hint_flags = after_ms == UINT32_MAX ? WIRE_HINT_LASTS : WIRE_HINT_EXPIRES};
+
+    return run_keys(client, &keys, call, 0, start_hint);
 }
 
 /* ---- one question, one answer --------------------------------------------------------------- */

@@ -26,11 +26,14 @@ void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason r
         core->readable--;
         core_victim_leave(core, number);
         core_pin_forget(core, number);
+        core_expiry_forget(core, number);
     }
     object->state = OBJECT_CLOSING;
     if (reason == CLOSE_EVICTED) {
         core_count(core, CORE_METRIC_evicted_objects, 1);
         core_count(core, CORE_METRIC_evicted_bytes, core_object_bytes(core, number));
+    } else if (reason == CLOSE_EXPIRED) {
+        core_count(core, CORE_METRIC_expired_objects, 1);
     } else if (reason == CLOSE_REMOVED) {
         core_count(core, CORE_METRIC_removed_objects, 1);
     } else if (reason == CLOSE_REPLACED) {
@@ -47,6 +50,7 @@ void core_apply_lost(struct core *core, uint32_t number)
     core->readable--;
     core_victim_leave(core, number);
     core_pin_forget(core, number);
+    core_expiry_forget(core, number);
     object->state = OBJECT_ABSENT;
     core_count(core, CORE_METRIC_lost_objects, 1);
 }

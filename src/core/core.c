@@ -19,6 +19,7 @@ static void init_pools(struct core *core)
     pool_init(&core->request_pool, &core->region, sizeof(struct request), 6,
               LIMIT_SESSIONS * LIMIT_REQUESTS_PER_CONN);
     pool_init(&core->pin_pool, &core->region, sizeof(struct pin), 8, OBJECTS_MAX);
+    pool_init(&core->expiry_pool, &core->region, sizeof(struct expiry), 8, OBJECTS_MAX);
 }
 
 static void init_lists(struct core *core)
@@ -72,6 +73,7 @@ enum snow_status core_create(const struct core_options *options, const struct co
         index_create(&core->region, &core->pins) != SNOW_OK ||
         index_create(&core->region, &core->requests) != SNOW_OK ||
         keys_create(&core->region, &core->keys) != SNOW_OK ||
+        index_create(&core->region, &core->expiries) != SNOW_OK ||
         ghosts_init(&core->ghosts, &core->region) != SNOW_OK ||
         trial_init(&core->trial, options->policy == CORE_POLICY_RRC ? SHADOW_SCORE : SHADOW_OLDEST,
                    options->policy != CORE_POLICY_RRC) != SNOW_OK) {
@@ -119,8 +121,10 @@ void core_destroy(struct core *core)
     pool_deinit(&core->closings_pool);
     pool_deinit(&core->request_pool);
     pool_deinit(&core->pin_pool);
+    pool_deinit(&core->expiry_pool);
     index_destroy(core->index);
     index_destroy(core->pins);
+    index_destroy(core->expiries);
     index_destroy(core->requests);
     keys_destroy(core->keys);
     ghosts_deinit(&core->ghosts);
@@ -156,6 +160,8 @@ static request_handler handler_of(uint16_t type)
         return core_remove_match;
     case WIRE_pin:
         return core_pin;
+    case WIRE_hint:
+        return core_hint;
     default:
         return NULL;
     }

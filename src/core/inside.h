@@ -254,7 +254,7 @@ static inline uint64_t core_guard_tick(const struct core *core, uint64_t at_ns)
     return (at_ns - core->start_ns) / CORE_GUARD_TICK_NS;
 }
 
-/* ---- remove.c, pin.c, query.c ---- */
+/* ---- remove.c, pin.c, hint.c, query.c ---- */
 
 void core_remove(struct core *core, const struct core_input *input, uint32_t session);
 void core_remove_match(struct core *core, const struct core_input *input, uint32_t session);
@@ -269,6 +269,13 @@ void core_pin(struct core *core, const struct core_input *input, uint32_t sessio
 MUST_CHECK enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin,
                                          uint32_t pin_ms);
 void core_pin_forget(struct core *core, uint32_t number);
+void core_hint(struct core *core, const struct core_input *input, uint32_t session);
+bool core_hint_is_valid(uint32_t flags, uint8_t priority);
+MUST_CHECK enum snow_status core_hint_set(struct core *core, uint32_t number,
+                                          const struct hint *hint);
+/* Closes a READABLE object that is past its end (true); 0: none. */
+bool core_expire_due(struct core *core, uint32_t number);
+void core_expiry_forget(struct core *core, uint32_t number);
 void core_list(struct core *core, const struct core_input *input);
 void core_nodes(struct core *core, const struct core_input *input);
 void core_stats(struct core *core, const struct core_input *input);

@@ -75,7 +75,10 @@ void policy_unlink(struct core *core, struct victim_list *list, uint32_t number)
 
 uint32_t policy_count(const struct segment *segment)
 {
-    uint32_t count = segment->soft.count;
+    uint32_t count = segment->soft.count + segment->done.count;
+
+    for (uint32_t i = 0; i < WIRE_PRIORITY_MAX; i++)
+        count += segment->kept[i].count;
 
     for (uint32_t i = 0; i < POLICY_LISTS; i++)
         count += segment->lists[i].count;
@@ -106,6 +109,9 @@ static void check_list(struct core *core, const struct segment *segment,
 void policy_check(struct core *core, struct segment *segment)
 {
     check_list(core, segment, &segment->soft);
+    check_list(core, segment, &segment->done);
+    for (uint32_t i = 0; i < WIRE_PRIORITY_MAX; i++)
+        check_list(core, segment, &segment->kept[i]);
     for (uint32_t i = 0; i < POLICY_LISTS; i++)
         check_list(core, segment, &segment->lists[i]);
 }

@@ -120,7 +120,8 @@ uint64_t core_memory(const struct core *core)
 {
     return pool_bytes(&core->objects) + pool_bytes(&core->spreads) + pool_bytes(&core->writes) +
            pool_bytes(&core->closings_pool) + pool_bytes(&core->request_pool) +
-           pool_bytes(&core->pin_pool) + index_memory(core->index) + keys_memory(core->keys) +
+           pool_bytes(&core->pin_pool) + pool_bytes(&core->expiry_pool) +
+           index_memory(core->index) + keys_memory(core->keys) +
            core->read_entries * sizeof(struct read_entry);
 }
 

@@ -403,7 +403,7 @@ static uint32_t readable_for(struct core *core, struct sought *sought, uint32_t 
     }
     number = core_object_find_from(&sought->cursor, sought->number, OBJECT_READABLE);
     *status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
-    if (number == 0)
+    if (number == 0 || core_expire_due(core, number))
         return 0;
     if (core_object_access(core, number) != ACCESS_NOW) {
         *why = WIRE_FOUND_SUSPECT;

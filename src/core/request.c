@@ -291,7 +291,8 @@ static struct answer *pop_answer(struct request *request)
 
 static void *gather_statuses(struct core *core, struct request *request, uint32_t count)
 {
-    /* The replies of put_end, put_renew, put_abort, remove and pin are one list of item_status. */
+    /* The replies of put_end, put_renew, put_abort, remove, pin and hint are one list of
+     * item_status. */
     struct wire_put_end_rep *reply = core_out(core, 1, sizeof(*reply));
 
     reply->items = core_out(core, count, sizeof(*reply->items));
@@ -315,7 +316,8 @@ static void *gather_grants(struct core *core, struct request *request, uint32_t 
 _Static_assert(sizeof(struct wire_put_end_rep) == sizeof(struct wire_remove_rep) &&
                    sizeof(struct wire_put_end_rep) == sizeof(struct wire_put_abort_rep) &&
                    sizeof(struct wire_put_end_rep) == sizeof(struct wire_put_renew_rep) &&
-                   sizeof(struct wire_put_end_rep) == sizeof(struct wire_pin_rep),
+                   sizeof(struct wire_put_end_rep) == sizeof(struct wire_pin_rep) &&
+                   sizeof(struct wire_put_end_rep) == sizeof(struct wire_hint_rep),
                "replies of statuses have one shape");
 
 static void flush(struct core *core, struct request *request)

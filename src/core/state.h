@@ -41,7 +41,11 @@ enum object_state {
 #define OBJECT_HARD_PIN (1u << 3)
 #define OBJECT_LISTED (1u << 4)  /* in a victim list */
 #define OBJECT_SAMPLED (1u << 5) /* its uses go to the trial */
-#define OBJECT_NEW (1u << 6)     /* the policy's: not used since it was put, goes first */
+#define OBJECT_EXPIRES (1u << 7) /* it has a struct expiry */
+#define OBJECT_DONE (1u << 8)    /* its chain is not continued: goes first */
+#define OBJECT_PRIORITY_SHIFT 9  /* three bits */
+#define OBJECT_PRIORITY (7u << OBJECT_PRIORITY_SHIFT)
+#define OBJECT_NEW (1u << 6) /* the policy's: not used since it was put, goes first */
 
 #define OBJECT_USES_MAX 15u
 
@@ -97,6 +101,20 @@ struct spread {
     uint32_t count;
 };
 
+/* What a caller said of an object's future. */
+struct hint {
+    uint32_t flags; /* WIRE_HINT_* */
+    uint8_t priority;
+    uint64_t expires_ns;
+};
+
+/* Side record of an object that expires. */
+struct expiry {
+    struct wheel_timer timer;
+    uint64_t at_ns;
+    uint32_t object;
+};
+
 /* ---- open writes ---- */
 
 struct write {
@@ -112,12 +130,20 @@ struct write {
     uint8_t replicas_asked;
     uint8_t pin; /* enum wire_pin: takes effect with put_end */
     uint32_t pin_ms;
+    struct hint hint; /* takes effect with put_end */
     bool replace;
 };
 
 /* ---- removals ---- */
 
-enum close_reason { CLOSE_EVICTED, CLOSE_REMOVED, CLOSE_REPLACED, CLOSE_ABORTED, CLOSE_STRAY };
+enum close_reason {
+    CLOSE_EXPIRED,
+    CLOSE_EVICTED,
+    CLOSE_REMOVED,
+    CLOSE_REPLACED,
+    CLOSE_ABORTED,
+    CLOSE_STRAY
+};
 
 /* An object on its way out: its extents wait for CLOSED, then for FREED. */
 struct closing {
@@ -285,7 +311,9 @@ struct node {
 struct segment {
     struct space *space; /* what is ready of it; NULL: its node is DEAD and it was dropped */
     struct victim_list lists[POLICY_LISTS];
-    struct victim_list soft; /* soft-pinned objects, LRU order */
+    struct victim_list soft;                    /* soft-pinned objects, LRU order */
+    struct victim_list done;                    /* those that go first, LRU order */
+    struct victim_list kept[WIRE_PRIORITY_MAX]; /* of priority 1 .., LRU order each */
     uint64_t incarnation;
     uint64_t mounted_size;  /* bytes of its memory; what the node offers may fall below */
     uint64_t size;          /* bytes that its node offers */
@@ -345,6 +373,8 @@ struct core {
     struct index *index;       /* hash_key(...).low -> object */
     struct index *pins;        /* hash of an object number -> struct pin in pin_pool */
     struct pool pin_pool;
+    struct index *expiries; /* as pins -> struct expiry in expiry_pool */
+    struct pool expiry_pool;
     struct keys *keys;
 
     struct session **sessions; /* by index; NULL: unused */

@@ -51,16 +51,29 @@ static void try_use(struct core *core, uint32_t number, bool counts)
         core_count(core, CORE_METRIC_rule_changes, 1);
 }
 
+/* The list of an object that the policy does not order; NULL: it does. */
+static struct victim_list *list_apart(struct segment *segment, const struct object *object)
+{
+    uint32_t priority = (uint32_t)object->flags >> OBJECT_PRIORITY_SHIFT & WIRE_PRIORITY_MAX;
+
+    if (object->flags & OBJECT_SOFT_PIN)
+        return &segment->soft;
+    if (object->flags & OBJECT_DONE)
+        return &segment->done;
+    return priority > 0 ? &segment->kept[priority - 1] : NULL;
+}
+
 void core_victim_enter(struct core *core, uint32_t number)
 {
     struct object *object = core_object(core, number);
     struct segment *segment = core->segments[object->segment];
+    struct victim_list *apart = list_apart(segment, object);
 
     object->last_touch = (uint32_t)++core->touches;
     if (!may_go(object))
         return;
-    if (object->flags & OBJECT_SOFT_PIN)
-        policy_push_young(core, &segment->soft, number);
+    if (apart != NULL)
+        policy_push_young(core, apart, number);
     else
         core->policy->insert(core, segment, number);
     if (!core->policy->tried)
@@ -74,11 +87,12 @@ void core_victim_return(struct core *core, uint32_t number)
 {
     struct object *object = core_object(core, number);
     struct segment *segment = core->segments[object->segment];
+    struct victim_list *apart = list_apart(segment, object);
 
     if ((object->flags & OBJECT_LISTED) || !may_go(object))
         return;
-    if (object->flags & OBJECT_SOFT_PIN)
-        policy_push_young(core, &segment->soft, number);
+    if (apart != NULL)
+        policy_push_young(core, apart, number);
     else
         core->policy->come_back(core, segment, number);
 }
@@ -87,25 +101,38 @@ void core_victim_leave(struct core *core, uint32_t number)
 {
     struct object *object = core_object(core, number);
     struct segment *segment = core->segments[object->segment];
+    struct victim_list *apart = list_apart(segment, object);
 
     if ((object->flags & OBJECT_LISTED) == 0)
         return;
-    if (object->flags & OBJECT_SOFT_PIN)
-        policy_unlink(core, &segment->soft, number);
+    if (apart != NULL)
+        policy_unlink(core, apart, number);
     else
         core->policy->leave(core, segment, number);
+}
+
+/* A use shows that its chain goes on. */
+static void not_done(struct core *core, uint32_t number)
+{
+    core_victim_leave(core, number);
+    object_unflag(core_object(core, number), OBJECT_DONE);
+    core_victim_return(core, number);
 }
 
 void core_victim_touch(struct core *core, uint32_t number, bool counts)
 {
     struct object *object = core_object(core, number);
     struct segment *segment = core->segments[object->segment];
+    struct victim_list *apart;
 
     core->touches++;
-    if (object->flags & OBJECT_SOFT_PIN) {
+    if (counts && (object->flags & OBJECT_DONE))
+        not_done(core, number);
+    apart = list_apart(segment, object);
+    if (apart != NULL) {
         if (object->flags & OBJECT_LISTED) {
-            policy_unlink(core, &segment->soft, number);
-            policy_push_young(core, &segment->soft, number);
+            policy_unlink(core, apart, number);
+            policy_push_young(core, apart, number);
         }
     } else if (object->flags & OBJECT_LISTED) {
         core->policy->touch(core, segment, number, counts);
@@ -121,8 +148,12 @@ void core_victim_touch(struct core *core, uint32_t number, bool counts)
 
 uint32_t core_victim_next(struct core *core, struct segment *segment)
 {
-    uint32_t number = core->policy->victim(core, segment);
+    uint32_t number = segment->done.old;
 
+    if (number == 0)
+        number = core->policy->victim(core, segment);
+    for (uint32_t i = 0; i < WIRE_PRIORITY_MAX && number == 0; i++)
+        number = segment->kept[i].old;
     return number != 0 ? number : segment->soft.old;
 }
 

@@ -56,8 +56,10 @@ static uint64_t score_of(struct core *core, const struct segment *segment, uint3
         return 0;
     if (object->state != OBJECT_READABLE || (object->flags & OBJECT_LISTED) == 0)
         return BLOCKED;
-    if (object->flags & OBJECT_SOFT_PIN)
+    if (object->flags & (OBJECT_SOFT_PIN | OBJECT_PRIORITY))
         return SOFT_SCORE;
+    if (object->flags & OBJECT_DONE)
+        return 1;
     return 1 + core->policy->score(core, next_victim, number);
 }
 
@@ -155,8 +157,8 @@ static bool find_window(struct core *core, struct segment *segment, uint64_t byt
                         struct window *best)
 {
     struct row *row = core_out(core, 1, sizeof(*row));
-    uint32_t next_victim = core_victim_next(core, segment);
-    uint32_t anchor = next_victim;
+    uint32_t next_victim = core->policy->victim(core, segment);
+    uint32_t anchor = core_victim_next(core, segment);
 
     best->score = BLOCKED;
     for (uint32_t i = 0; i < ANCHORS && anchor != 0; i++) {

@@ -60,6 +60,16 @@ static uint64_t next_gen(struct core *core)
     return WIRE_GEN(core->term, ++core->next_counter);
 }
 
+/* An end counts from the call on, not from when the grant came. */
+static struct hint hint_of(const struct request *request, const struct wire_put_item *item)
+{
+    return (struct hint){.flags = (item->flags & WIRE_PUT_DONE ? WIRE_HINT_DONE : 0) |
+                                  (item->flags & WIRE_PUT_EXPIRES ? WIRE_HINT_EXPIRES : 0) |
+                                  (item->priority > 0 ? WIRE_HINT_PRIORITY : 0),
+                         .priority = item->priority,
+                         .expires_ns = request->started_ns + item->expires_ms * NS_PER_MS};
+}
+
 static void open_write(struct core *core, struct request *request, uint32_t index, uint32_t number,
                        uint32_t write_number)
 {
@@ -81,6 +91,7 @@ static void open_write(struct core *core, struct request *request, uint32_t inde
     write->replicas_asked = item->replicas;
     write->pin = item->pin;
     write->pin_ms = item->pin_ms;
+    write->hint = hint_of(request, item);
     write->replace = (item->flags & WIRE_PUT_REPLACE) != 0;
     write->bytes = core_object_bytes(core, number);
     write->timer.on_event = on_grant_end;
@@ -176,7 +187,8 @@ static bool item_is_valid(const struct wire_put_item *item)
 {
     return item->key.size >= 1 && item->key.size <= LIMIT_KEY_SIZE && item->replicas >= 1 &&
            item->replicas <= LIMIT_REPLICAS && item->pin <= WIRE_PIN_HARD &&
-           (item->flags & ~WIRE_PUT_REPLACE) == 0;
+           item->priority <= WIRE_PRIORITY_MAX &&
+           (item->flags & ~(WIRE_PUT_REPLACE | WIRE_PUT_DONE | WIRE_PUT_EXPIRES)) == 0;
 }
 
 static void wait_for_writer(struct core *core, struct request *request, uint32_t index,
@@ -251,6 +263,8 @@ static enum snow_status answer_item(struct core *core, struct request *request, 
 {
     bool beside;
 
+    if (core->expiry_pool.used > 0)
+        core_expire_due(core, core_object_find(core, key->key, key->hash, OBJECT_READABLE));
     if (settle_with_others(core, request, index, key, &beside))
         return SNOW_OK;
     if (queue_first && !list_is_empty(&core->room))
@@ -308,7 +322,7 @@ static void touch_existing(struct core *core, const struct wire_put_start_req *p
         if (item->flags & WIRE_PUT_REPLACE || item->key.size == 0)
             continue;
         number = core_object_find(core, item->key, keys[i].hash, OBJECT_READABLE);
-        if (number != 0)
+        if (number != 0 && !core_expire_due(core, number))
             core_victim_touch(core, number, true);
     }
 }
@@ -354,7 +368,7 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
 
         if (!item_is_valid(item))
             core_answer_grant(core, request, i, SNOW_INVALID)->reason =
-                bytes_of_string("key size, copies, pin or flags out of range");
+                bytes_of_string("key size, copies, pin, priority or flags out of range");
         else if (item->size > LIMIT_OBJECT_SIZE)
             core_answer_grant(core, request, i, SNOW_LIMIT)->reason =
                 bytes_of_string("object larger than the limit");
@@ -439,6 +453,7 @@ static void publish(struct core *core, uint32_t number, uint32_t old)
     struct object *object = core_object(core, number);
     uint8_t pin = core_write_of(core, number)->pin;
     uint32_t pin_ms = core_write_of(core, number)->pin_ms;
+    struct hint hint = core_write_of(core, number)->hint;
     struct list waiters;
 
     core_write_detach(core, number, &waiters);
@@ -453,6 +468,8 @@ static void publish(struct core *core, uint32_t number, uint32_t old)
         core_count(core, CORE_METRIC_puts_done, 1);
         if (pin != WIRE_PIN_NONE && core_pin_set(core, number, pin, pin_ms) != SNOW_OK)
             core_count(core, CORE_METRIC_pins_refused, 1); /* stored, not pinned */
+        if (hint.flags != 0 && core_hint_set(core, number, &hint) != SNOW_OK)
+            core_count(core, CORE_METRIC_busy, 1); /* stored, without an end: out of memory */
     }
     release_waiters(core, &waiters);
 }

@@ -31,6 +31,17 @@ enum wire_slot_state {
 
 /* put_item.flags */
 #define WIRE_PUT_REPLACE (1u << 0) /* write beside an existing value and take its place */
+#define WIRE_PUT_DONE (1u << 1)    /* its chain is not continued: it goes first */
+#define WIRE_PUT_EXPIRES (1u << 2) /* after expires_ms */
+
+/* hint_req.flags */
+#define WIRE_HINT_TOUCH (1u << 0)    /* counts a use */
+#define WIRE_HINT_PRIORITY (1u << 1) /* sets it, else it stays */
+#define WIRE_HINT_EXPIRES (1u << 2)  /* after expires_ms */
+#define WIRE_HINT_LASTS (1u << 3)    /* expires no more */
+#define WIRE_HINT_DONE (1u << 4)     /* its chain is not continued: it goes first */
+#define WIRE_HINT_ALL 0x1fu
+#define WIRE_PRIORITY_MAX 7u
 
 /* lookup_req.flags */
 #define WIRE_LOOKUP_PLACES (1u << 0)    /* answer where the bytes are */

@@ -244,6 +244,23 @@ static int on_value(void *owner, const char *name, uint64_t value)
     return 0;
 }
 
+/* items: one that is there, one that is not. */
+static void check_hints(struct snow_client *client, struct snow_item *items)
+{
+    struct snow_hints hints = {.flags = SNOW_HINT_PRIORITY | SNOW_HINT_EXPIRES,
+                               .priority = 7,
+                               .expires_after_ms = 60000};
+
+    assert_int_equal(snow_touch(client, items, 2, &hints, NULL), SNOW_NOT_FOUND);
+    assert_int_equal(items[0].status, SNOW_OK);
+    assert_int_equal(snow_touch(client, items, 1, NULL, NULL), SNOW_OK);
+    assert_int_equal(snow_expire(client, items, 1, UINT32_MAX, NULL), SNOW_OK);
+    hints.priority = 8;
+    assert_int_equal(snow_touch(client, items, 1, &hints, NULL), SNOW_INVALID);
+    hints = (struct snow_hints){.flags = 1u << 30};
+    assert_int_equal(snow_touch(client, items, 1, &hints, NULL), SNOW_INVALID);
+}
+
 static void what_is_there(void **state)
 {
     struct cluster *cluster = *state;
@@ -261,6 +278,7 @@ static void what_is_there(void **state)
 
     assert_int_equal(snow_pin(cluster->client, pins, 2, SNOW_PIN_HARD, 0, NULL), SNOW_NOT_FOUND);
     assert_int_equal(pins[0].status, SNOW_OK);
+    check_hints(cluster->client, pins);
     assert_int_equal(snow_list(cluster->client, key_of("list-"), on_listed, &seen, NULL), SNOW_OK);
     assert_int_equal(seen.rows, 450);
     assert_int_equal(seen.pinned, 1);

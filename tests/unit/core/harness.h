@@ -183,7 +183,7 @@ static inline void world_reply(struct world *world, const struct core_output *ou
         }
     } else if (output->type == WIRE_put_end || output->type == WIRE_put_abort ||
                output->type == WIRE_put_renew || output->type == WIRE_remove ||
-               output->type == WIRE_pin) {
+               output->type == WIRE_pin || output->type == WIRE_hint) {
         const struct wire_put_end_rep *reply = output->message;
 
         for (uint32_t i = 0; i < reply->items_count; i++) {
