@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-#define AHEAD_BYTES (512 * KIB) /* written: summed up ahead of the stream */
+#define AHEAD_BYTES (64 * KIB) /* written: summed up ahead of the stream, beside one frame */
 
 static struct tcp *tcp_of(const struct tcp_link *link)
 {
