@@ -83,8 +83,8 @@ uint64_t siphash(const struct hash128 *key, const void *data, size_t size)
     return v.a ^ v.b ^ v.c ^ v.d;
 }
 
-/* What comes after the piece that is summed up now is fetched meanwhile: a checksum runs faster than
- * a processor fetches lines of its own accord. */
+/* What comes after the piece that is summed up now is fetched meanwhile: a checksum runs faster
+ * than a processor fetches lines of its own accord. */
 static void fetch_ahead(const uint8_t *at, size_t size)
 {
     for (size_t i = 0; i < size; i += CRC_LINE)
