@@ -16,6 +16,7 @@ static bool batch_init(struct batch *batch, PyObject *self, PyObject *keys, bool
     batch->count = 1;
     batch->items = NULL;
     batch->pin = batch->pin_ms = 0;
+    batch->hints = (struct snow_hints){0};
     batch->drop = NULL;
     batch->call = (struct snow_call){0};
     batch->buffers = (struct buffers){0};
@@ -109,6 +110,17 @@ PyObject *operation_call(const struct operation *operation, const struct args_sp
     }
     batch_deinit(&batch);
     return results;
+}
+
+bool batch_fill_items(struct batch *batch)
+{
+    struct snow_item *items = batch->items;
+
+    for (Py_ssize_t i = 0; i < batch->count; i++) {
+        if (!args_key(batch_key(batch, i), &items[i].key))
+            return false;
+    }
+    return true;
 }
 
 void batch_reason(struct batch *batch, enum snow_status status)

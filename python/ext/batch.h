@@ -16,6 +16,7 @@ struct batch {
     struct snow_call call;
     uint32_t pin; /* of a pin */
     uint32_t pin_ms;
+    struct snow_hints hints; /* of a touch; of an expire the time */
     void *items;
     uint64_t few[BATCH_FEW / sizeof(uint64_t)]; /* where items may be, when they fit */
     struct buffers buffers;
@@ -50,6 +51,9 @@ void batch_deinit(struct batch *batch);
 
 /* Borrowed. */
 PyObject *batch_key(const struct batch *batch, Py_ssize_t index);
+
+/* Items that are struct snow_item: their keys.  False with an exception. */
+bool batch_fill_items(struct batch *batch);
 
 /* After a call of the library, by its thread: why it failed. */
 void batch_reason(struct batch *batch, enum snow_status status);

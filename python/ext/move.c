@@ -1,6 +1,7 @@
 /* Store: put, get, get_into, view. */
 #include "move.h"
 #include "batch.h"
+#include "hints.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,10 @@ enum put_arg {
     PUT_SEGMENT,
     PUT_WAIT,
     PUT_WAIT_WRITER,
-    PUT_TIMEOUT
+    PUT_TIMEOUT,
+    PUT_PRIORITY,
+    PUT_EXPIRES,
+    PUT_DONE
 };
 
 static void run_put(struct batch *batch, struct snow_client *client)
@@ -38,6 +42,9 @@ struct put_options {
     uint32_t depth;
     bool chained; /* depth counts up from item to item */
     uint32_t replace;
+    uint32_t priority;
+    uint32_t expires_ms;
+    uint32_t done;
 };
 
 static bool take_put_options(PyObject **values, struct put_options *options, struct snow_call *call)
@@ -52,7 +59,10 @@ static bool take_put_options(PyObject **values, struct put_options *options, str
         !args_seconds(values[PUT_PIN_TIMEOUT], "pin_timeout", &options->pin_ms) ||
         !args_uint32(values[PUT_DEPTH], "depth", &options->depth) ||
         !args_text(values[PUT_SEGMENT], "segment", &call->segment) ||
-        !args_seconds(values[PUT_TIMEOUT], "timeout", &call->deadline_ms))
+        !args_seconds(values[PUT_TIMEOUT], "timeout", &call->deadline_ms) ||
+        !hints_priority(values[PUT_PRIORITY], &options->priority) ||
+        !args_seconds(values[PUT_EXPIRES], "expires_after", &options->expires_ms) ||
+        !args_flag(values[PUT_DONE], 1, &options->done))
         return false;
     if (values[PUT_WAIT] == Py_False)
         call->wait_ms = UINT32_MAX;
@@ -78,6 +88,9 @@ static bool fill_put(struct batch *batch, PyObject *value, Py_ssize_t index,
     item->pin = (uint8_t)options->pin;
     item->pin_ms = options->pin_ms;
     item->replace = options->replace;
+    item->priority = (uint8_t)options->priority;
+    item->expires_after_ms = options->expires_ms;
+    item->done = (uint8_t)options->done;
     if (!args_key(batch_key(batch, index), &item->key) ||
         !buffers_add(&batch->buffers, value, false, &from, &item->size, &item->buffers,
                      &item->buffer_count))

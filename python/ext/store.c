@@ -1,5 +1,6 @@
 /* Store: opening and closing, questions, and the table of its methods. */
 #include "batch.h"
+#include "hints.h"
 #include "move.h"
 
 #include <stdio.h>
@@ -345,22 +346,11 @@ static PyObject *item_result(struct batch *batch, Py_ssize_t index)
                       SNOW_NOT_FOUND);
 }
 
-static bool fill_items(struct batch *batch)
-{
-    struct snow_item *items = batch->items;
-
-    for (Py_ssize_t i = 0; i < batch->count; i++) {
-        if (!args_key(batch_key(batch, i), &items[i].key))
-            return false;
-    }
-    return true;
-}
-
 static bool prepare_remove(struct batch *batch, PyObject **values)
 {
     return args_seconds(values[REMOVE_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
            args_flag(values[REMOVE_FORCE], SNOW_CALL_FORCE, &batch->call.flags) &&
-           fill_items(batch);
+           batch_fill_items(batch);
 }
 
 static enum snow_status submit_remove(struct batch *batch, struct snow_queue *queue, uint64_t tag)
@@ -444,7 +434,7 @@ static bool prepare_pin(struct batch *batch, PyObject **values)
     return args_choice(values[PIN_KIND], "kind", pin_names, &batch->pin) &&
            args_seconds(values[PIN_FOR], "duration", &batch->pin_ms) &&
            args_seconds(values[PIN_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
-           fill_items(batch);
+           batch_fill_items(batch);
 }
 
 static const struct operation operation_pin = {
@@ -609,12 +599,14 @@ static PyObject *store_stats(PyObject *self, PyObject *unused)
 static PyMethodDef methods[] = {
     {"put", FAST(store_put),
      "put(key, value, *, replace=False, replicas=1, pin=None, pin_timeout=None, depth=None,\n"
-     "    segment=None, wait=None, wait_writer=True, timeout=None)\n--\n\n"
+     "    segment=None, wait=None, wait_writer=True, timeout=None, priority=0,\n"
+     "    expires_after=None, done=False)\n--\n\n"
      "Store a value: any buffer (bytes, numpy array, CPU tensor), or a list of buffers one after\n"
      "the other. True: stored; False: the key has a value already."},
     {"put_many", FAST(store_put_many),
      "put_many(keys, values, *, replace=False, replicas=1, pin=None, pin_timeout=None,\n"
-     "         depth=None, segment=None, wait=None, wait_writer=True, timeout=None)\n--\n\n"
+     "         depth=None, segment=None, wait=None, wait_writer=True, timeout=None, priority=0,\n"
+     "         expires_after=None, done=False)\n--\n\n"
      "put() of many; depth is the first one's position along a chain." MANY},
     {"get", FAST(store_get),
      "get(key, *, timeout=None)\n--\n\nThe value as bytes; None: there is none."},
@@ -656,6 +648,23 @@ static PyMethodDef methods[] = {
      "False: there is no value."},
     {"pin_many", FAST(store_pin_many),
      "pin_many(keys, kind='soft', *, duration=None, timeout=None)\n--\n\npin() of many." MANY},
+    {"touch", FAST(store_touch),
+     "touch(key, *, priority=None, expires_after=None, lasts=False, done=False, timeout=None)\n"
+     "--\n\n"
+     "Count a use, and tell how long the value is worth keeping: priority 0 to 7 (evicted later\n"
+     "than all of lower ones), expires_after (seconds from now; use does not extend it), lasts\n"
+     "(no end any more), done (this chain is not continued: first to go, until it is used).\n"
+     "False: there is no value."},
+    {"touch_many", FAST(store_touch_many),
+     "touch_many(keys, *, priority=None, expires_after=None, lasts=False, done=False,\n"
+     "           timeout=None)\n--\n\n"
+     "touch() of many, in the order of their chain." MANY},
+    {"expire", FAST(store_expire),
+     "expire(key, after, *, timeout=None)\n--\n\n"
+     "End a value after so many seconds, 0: at once, None: not any more. No use is counted.\n"
+     "False: there is no value."},
+    {"expire_many", FAST(store_expire_many),
+     "expire_many(keys, after, *, timeout=None)\n--\n\nexpire() of many." MANY},
     {"register", store_register, METH_O,
      "register(buffer)\n--\n\n"
      "A hint: this memory will be used again and again. It stays alive until unregister()."},

@@ -76,13 +76,15 @@ class Store:
         self, key: Key, value: Value, *, replace: bool = False, replicas: int = 1,
         pin: Pin | None = None, pin_timeout: float | None = None, depth: int | None = None,
         segment: str | None = None, wait: float | bool | None = None, wait_writer: bool = True,
-        timeout: float | None = None,
+        timeout: float | None = None, priority: int = 0, expires_after: float | None = None,
+        done: bool = False,
     ) -> bool: ...
     def put_many(
         self, keys: Sequence[Key], values: Sequence[Value], *, replace: bool = False,
         replicas: int = 1, pin: Pin | None = None, pin_timeout: float | None = None,
         depth: int | None = None, segment: str | None = None, wait: float | bool | None = None,
-        wait_writer: bool = True, timeout: float | None = None,
+        wait_writer: bool = True, timeout: float | None = None, priority: int = 0,
+        expires_after: float | None = None, done: bool = False,
     ) -> list[bool | Error]: ...
     def get(self, key: Key, *, timeout: float | None = None) -> bytes | None: ...
     def get_many(
@@ -127,6 +129,21 @@ class Store:
     def pin_many(
         self, keys: Sequence[Key], kind: Pin = "soft", *, duration: float | None = None,
         timeout: float | None = None,
+    ) -> list[bool | Error]: ...
+    def touch(
+        self, key: Key, *, priority: int | None = None, expires_after: float | None = None,
+        lasts: bool = False, done: bool = False, timeout: float | None = None,
+    ) -> bool: ...
+    def touch_many(
+        self, keys: Sequence[Key], *, priority: int | None = None,
+        expires_after: float | None = None, lasts: bool = False, done: bool = False,
+        timeout: float | None = None,
+    ) -> list[bool | Error]: ...
+    def expire(
+        self, key: Key, after: float | None, *, timeout: float | None = None,
+    ) -> bool: ...
+    def expire_many(
+        self, keys: Sequence[Key], after: float | None, *, timeout: float | None = None,
     ) -> list[bool | Error]: ...
     def register(self, buffer: Buffer | Any) -> None: ...
     def unregister(self, buffer: Buffer | Any) -> None: ...

@@ -223,6 +223,36 @@ def test_what_is_there(store, key):
         store.remove_match("regex", "(")
 
 
+def gone(store, key):
+    until = time.monotonic() + 10
+    while store.exists(key) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not store.exists(key)
+
+
+def test_hints(store, key):
+    keys = ["%s/%d" % (key, i) for i in range(4)]
+    assert store.put_many(keys, [b"x"] * 4, priority=7, done=True) == [True] * 4
+    assert store.touch(keys[0], priority=3) is True
+    assert store.touch_many([keys[1], key + "/none"], done=True, lasts=True) == [True, False]
+    assert store.expire(keys[0], 0) is True
+    assert store.exists(keys[0]) is False
+    assert store.expire_many(keys, 0.05) == [False, True, True, True]
+    assert store.expire(keys[3], None) is True
+    assert gone(store, keys[1]) and gone(store, keys[2])
+    assert store.exists(keys[3]) is True
+    assert store.put(key, b"y", expires_after=0.05) is True
+    assert gone(store, key)
+    with pytest.raises(ValueError, match="priority"):
+        store.put(key, b"y", priority=8)
+    with pytest.raises(ValueError, match="priority"):
+        store.touch(keys[3], priority=8)
+    with pytest.raises(ValueError, match="after"):
+        store.expire(keys[3], -1)
+    with pytest.raises(snowskin.InvalidError):
+        store.touch(keys[3], expires_after=1, lasts=True)
+
+
 # ---- errors -------------------------------------------------------------------------------------
 
 def test_errors():
