@@ -18,14 +18,18 @@ static struct snow_client *open_by(struct cluster *cluster, uint32_t transport, 
     return client;
 }
 
-/* The one slot of a node that is WRITTEN with an object of that size; NULL: none. */
+/* The one slot of a node that is WRITTEN with an object of that size; NULL: none.  The node's
+ * thread wrote it before its state, as readers of other processes rely on too. */
 static struct slot *slot_of(struct cluster *cluster, int node, uint64_t size)
 {
     struct slots *slots = &cluster->nodes[node]->segments[0];
 
     for (uint32_t i = 0; i < slots->slots_ready; i++) {
-        if (slots->table[i].state == WIRE_SLOT_WRITTEN && slots->table[i].object_size == size)
-            return &slots->table[i];
+        struct slot *slot = &slots->table[i];
+
+        if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == WIRE_SLOT_WRITTEN &&
+            slot->object_size == size)
+            return slot;
     }
     return NULL;
 }
