@@ -62,7 +62,7 @@ bool args_take(const struct args_spec *spec, PyObject *const *args, Py_ssize_t c
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static bool is_given(PyObject *value)
+bool args_is_given(PyObject *value)
 {
     return value != NULL && value != Py_None;
 }
@@ -71,7 +71,7 @@ bool args_uint64(PyObject *value, const char *name, uint64_t *to)
 {
     unsigned long long number;
 
-    if (!is_given(value))
+    if (!args_is_given(value))
         return true;
     number = PyLong_AsUnsignedLongLong(value);
     if (number == (unsigned long long)-1 && PyErr_Occurred() != NULL) {
@@ -99,7 +99,7 @@ bool args_uint32(PyObject *value, const char *name, uint32_t *to)
 
 bool args_flag(PyObject *value, uint32_t flag, uint32_t *to)
 {
-    int is_true = is_given(value) ? PyObject_IsTrue(value) : 0;
+    int is_true = args_is_given(value) ? PyObject_IsTrue(value) : 0;
 
     if (is_true < 0)
         return false;
@@ -112,7 +112,7 @@ bool args_seconds(PyObject *value, const char *name, uint32_t *to_ms)
 {
     double seconds;
 
-    if (!is_given(value))
+    if (!args_is_given(value))
         return true;
     seconds = PyFloat_AsDouble(value);
     if (seconds == -1.0 && PyErr_Occurred() != NULL)
@@ -129,7 +129,7 @@ bool args_text(PyObject *value, const char *name, const char **to)
 {
     Py_ssize_t size;
 
-    if (!is_given(value))
+    if (!args_is_given(value))
         return true;
     *to = PyUnicode_AsUTF8AndSize(value, &size);
     if (*to == NULL)

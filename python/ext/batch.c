@@ -123,6 +123,12 @@ bool batch_fill_items(struct batch *batch)
     return true;
 }
 
+PyObject *batch_item_result(struct batch *batch, Py_ssize_t index)
+{
+    return batch_bool(batch, ((struct snow_item *)batch->items)[index].status, index,
+                      SNOW_NOT_FOUND);
+}
+
 void batch_reason(struct batch *batch, enum snow_status status)
 {
     if (snow_status_verdict(status) != SNOW_DONE)

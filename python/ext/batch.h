@@ -52,8 +52,10 @@ void batch_deinit(struct batch *batch);
 /* Borrowed. */
 PyObject *batch_key(const struct batch *batch, Py_ssize_t index);
 
-/* Items that are struct snow_item: their keys.  False with an exception. */
+/* Items that are struct snow_item: their keys (false with an exception), and what one of them came
+ * to. */
 bool batch_fill_items(struct batch *batch);
+PyObject *batch_item_result(struct batch *batch, Py_ssize_t index);
 
 /* After a call of the library, by its thread: why it failed. */
 void batch_reason(struct batch *batch, enum snow_status status);

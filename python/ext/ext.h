@@ -71,6 +71,8 @@ struct args_spec {
 bool args_take(const struct args_spec *spec, PyObject *const *args, Py_ssize_t count,
                PyObject *names, PyObject **values);
 
+/* An argument that is neither left out nor None. */
+bool args_is_given(PyObject *value);
 /* Conversions; NULL or None leave *to as it is.  False with an exception that names it. */
 bool args_uint32(PyObject *value, const char *name, uint32_t *to);
 bool args_uint64(PyObject *value, const char *name, uint64_t *to);

@@ -21,24 +21,13 @@ static void run_touch(struct batch *batch, struct snow_client *client)
                                    &batch->call));
 }
 
-static PyObject *item_result(struct batch *batch, Py_ssize_t index)
-{
-    return batch_bool(batch, ((struct snow_item *)batch->items)[index].status, index,
-                      SNOW_NOT_FOUND);
-}
-
-static bool is_given(PyObject *value)
-{
-    return value != NULL && value != Py_None;
-}
-
 static bool prepare_touch(struct batch *batch, PyObject **values)
 {
     struct snow_hints *hints = &batch->hints;
 
-    if (is_given(values[TOUCH_PRIORITY]))
+    if (args_is_given(values[TOUCH_PRIORITY]))
         hints->flags |= SNOW_HINT_PRIORITY;
-    if (is_given(values[TOUCH_EXPIRES]))
+    if (args_is_given(values[TOUCH_EXPIRES]))
         hints->flags |= SNOW_HINT_EXPIRES;
     return hints_priority(values[TOUCH_PRIORITY], &hints->priority) &&
            args_seconds(values[TOUCH_EXPIRES], "expires_after", &hints->expires_after_ms) &&
@@ -52,7 +41,7 @@ static const struct operation operation_touch = {
     .item_size = sizeof(struct snow_item),
     .prepare = prepare_touch,
     .run = run_touch,
-    .result = item_result,
+    .result = batch_item_result,
 };
 
 #define TOUCH_OPTIONS "priority", "expires_after", "lasts", "done", "timeout"
@@ -109,7 +98,7 @@ static const struct operation operation_expire = {
     .item_size = sizeof(struct snow_item),
     .prepare = prepare_expire,
     .run = run_expire,
-    .result = item_result,
+    .result = batch_item_result,
 };
 
 PyObject *store_expire(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)

@@ -52,7 +52,7 @@ static bool take_put_options(PyObject **values, struct put_options *options, str
     uint32_t no_wait_writer = 0;
 
     *options = (struct put_options){.replicas = 1, .depth = SNOW_DEPTH_UNKNOWN};
-    options->chained = values[PUT_DEPTH] != NULL && values[PUT_DEPTH] != Py_None;
+    options->chained = args_is_given(values[PUT_DEPTH]);
     if (!args_flag(values[PUT_REPLACE], 1, &options->replace) ||
         !args_uint32(values[PUT_REPLICAS], "replicas", &options->replicas) ||
         !args_choice(values[PUT_PIN], "pin", pin_names, &options->pin) ||

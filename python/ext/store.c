@@ -340,12 +340,6 @@ static void run_remove(struct batch *batch, struct snow_client *client)
     batch_reason(batch, snow_remove(client, batch->items, (size_t)batch->count, &batch->call));
 }
 
-static PyObject *item_result(struct batch *batch, Py_ssize_t index)
-{
-    return batch_bool(batch, ((struct snow_item *)batch->items)[index].status, index,
-                      SNOW_NOT_FOUND);
-}
-
 static bool prepare_remove(struct batch *batch, PyObject **values)
 {
     return args_seconds(values[REMOVE_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
@@ -363,7 +357,7 @@ const struct operation operation_remove = {
     .prepare = prepare_remove,
     .run = run_remove,
     .submit = submit_remove,
-    .result = item_result,
+    .result = batch_item_result,
 };
 
 static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t count,
@@ -441,7 +435,7 @@ static const struct operation operation_pin = {
     .item_size = sizeof(struct snow_item),
     .prepare = prepare_pin,
     .run = run_pin,
-    .result = item_result,
+    .result = batch_item_result,
 };
 
 static PyObject *store_pin(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
