@@ -75,15 +75,19 @@ struct snow_segment {
     uint64_t reserved[4];
 };
 
+#define SNOW_GUARD_CLUSTER UINT32_MAX
+
 struct snow_options {
     const char *master;   /* "host:port" */
     const char *token;    /* cluster token, NULL: none */
     const char *name;     /* of this client, for people; NULL: host and process */
     uint32_t deadline_ms; /* of a call that names none; 0: 5000 */
     uint32_t wait_ms;     /* of a put for room or another writer; 0: half the deadline */
-    uint32_t guard_ms;    /* exists and get keep others from removing what was found; 0: not */
-    uint32_t verify;      /* enum snow_verify */
-    uint32_t transport;   /* enum snow_transport */
+    /* exists and get keep others from removing what was found without force; 0: not;
+     * SNOW_GUARD_CLUSTER: for as long as the master is set to. */
+    uint32_t guard_ms;
+    uint32_t verify;    /* enum snow_verify */
+    uint32_t transport; /* enum snow_transport */
     /* TCP.  Congestion control, as the kernel names it; NULL: cubic to peers on loopback and
      * private addresses, else the system's. */
     const char *congestion;
@@ -148,7 +152,11 @@ struct snow_call {
     const char *segment;    /* puts: preferred segment, NULL: none */
     uint32_t flags;         /* SNOW_CALL_*; one that the call does not know is INVALID */
     snow_read_id *read_id;  /* out, get and exists: names this read; may be NULL */
-    uint64_t reserved[4];
+    /* UNREACHABLE, without waiting for the deadline, once the link to the master has been down for
+     * so long; at once, when it has been already.  0: only at the deadline. */
+    uint32_t patience_ms;
+    uint32_t spare; /* 0 */
+    uint64_t reserved[3];
 };
 
 #define SNOW_CALL_UNORDERED (1u << 0) /* the keys are no chain */

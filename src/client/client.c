@@ -134,6 +134,36 @@ static void return_owed(struct client *client)
         client_count(client, CLIENT_METRIC_leases_returned, 1);
 }
 
+/* ---- operations that wait for the link only so long ------------------------------------------ */
+
+static void watch_patience(struct client *client, const struct client_op *op)
+{
+    uint64_t at_ns = client->down_since_ns + op->patience_ns;
+
+    if (op->patience_ns == 0 || rpc_peer_conn(&client->master) != NULL)
+        return;
+    if (client->patience.loop != NULL && client->patience_at_ns <= at_ns)
+        return;
+    client->patience_at_ns = at_ns;
+    env_timer_arm(client->loop, &client->patience, at_ns);
+}
+
+/* Those that are out of it end in their next event; the others are watched on. */
+static void on_patience(struct env_timer *timer)
+{
+    struct client *client = list_entry(timer, struct client, patience);
+    uint64_t now_ns = client_now_ns(client);
+
+    list_each (&client->ops, link, next) {
+        struct client_op *op = list_entry(link, struct client_op, of_client);
+
+        if (op->patience_ns != 0 && client->down_since_ns + op->patience_ns <= now_ns)
+            client_op_hurry(op);
+        else
+            watch_patience(client, op);
+    }
+}
+
 static void on_up(struct rpc_peer *peer, const struct wire_hello_rep *hello)
 {
     struct client *client = list_entry(peer, struct client, master);
@@ -145,6 +175,7 @@ static void on_up(struct rpc_peer *peer, const struct wire_hello_rep *hello)
     client->term = hello->term;
     client->link_failure = SNOW_OK;
     client->reason[0] = 0;
+    env_timer_cancel(&client->patience);
     return_owed(client);
     client_nodes_refresh(client); /* the first read is to know already what is near */
     list_init(&asking);
@@ -160,6 +191,9 @@ static void on_down(struct rpc_peer *peer, enum snow_status status)
 
     (void)status;
     client->link_failure = SNOW_UNREACHABLE;
+    client->down_since_ns = client_now_ns(client);
+    list_each (&client->ops, link, next)
+        watch_patience(client, list_entry(link, struct client_op, of_client));
     client_count(client, CLIENT_METRIC_master_lost, 1);
 }
 
@@ -284,6 +318,8 @@ enum snow_status client_create(struct env_loop *loop, const struct client_option
     list_init(&client->asking);
     list_init(&client->aborts);
     list_init(&client->hold_returns);
+    client->down_since_ns = client_now_ns(client);
+    client->patience.on_event = on_patience;
     arena_init(&client->scratch, 0);
     client_nodes_open(client);
     status = open_all(client, reason);
@@ -329,6 +365,7 @@ void client_destroy(struct client *client)
         abort_free(abort);
     }
     client_nodes_close(client);
+    env_timer_cancel(&client->patience);
     while ((link = list_first(&client->hold_returns)) != NULL) {
         struct hold_return *sent = list_entry(link, struct hold_return, of_client);
 
@@ -367,9 +404,11 @@ void client_op_begin(struct client *client, struct client_op *op, const struct s
     list_push(&client->ops, &op->of_client);
     op->operation = client_next_operation(client);
     op->deadline_ns = client_now_ns(client) + deadline_ms * NS_PER_MS;
+    op->patience_ns = call->patience_ms * NS_PER_MS;
     op->timer.on_event = on_timer;
     arena_init(&op->arena, 0);
     env_timer_arm(client->loop, &op->timer, op->deadline_ns);
+    watch_patience(client, op);
 }
 
 void client_op_hurry(struct client_op *op)

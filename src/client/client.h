@@ -87,7 +87,8 @@ struct client_op {
     struct env_timer timer;
     struct arena arena;
     uint64_t deadline_ns;
-    uint64_t operation; /* its number at the master */
+    uint64_t patience_ns; /* without a link to the master; 0: until the deadline */
+    uint64_t operation;   /* its number at the master */
 };
 
 /* Zeroed, the first members set by the owner; `call` is read by start and not kept. */

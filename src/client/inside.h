@@ -61,6 +61,9 @@ struct client {
     struct list ops;               /* struct client_op: all that are under way */
     struct list quiets;            /* struct client_quiet_op: they wait for some of these */
     struct list asking;            /* struct client_ask: wait for the link */
+    uint64_t down_since_ns;        /* the link to the master; while it is not up */
+    struct env_timer patience;     /* armed while it is down: some operation gives up then */
+    uint64_t patience_at_ns;       /* when that is */
     struct list aborts;            /* struct abort under way */
     uint32_t abort_count;
     uint64_t *owed; /* operations whose holds the master still has to take back */

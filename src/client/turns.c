@@ -232,7 +232,7 @@ enum snow_status turns_check(const struct snow_client *client, const struct snow
         turns_reason_set("flags: one that this call does not know");
         return SNOW_INVALID;
     }
-    if (call != NULL && CLIENT_RESERVED(call) != SNOW_OK) {
+    if (call != NULL && (CLIENT_RESERVED(call) != SNOW_OK || call->spare != 0)) {
         turns_reason_set("reserved: set by a program that is newer than this library");
         return SNOW_INVALID;
     }

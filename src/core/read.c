@@ -419,7 +419,9 @@ static uint32_t readable_for(struct core *core, struct sought *sought, uint32_t 
 
 static void guard_object(struct core *core, struct object *object, uint32_t guard_ms)
 {
-    uint64_t until = core_guard_tick(core, core->now_ns + guard_ms * NS_PER_MS) + 1;
+    uint64_t for_ns =
+        guard_ms == WIRE_GUARD_CLUSTER ? core->options.guard_ns : guard_ms * NS_PER_MS;
+    uint64_t until = core_guard_tick(core, core->now_ns + for_ns) + 1;
 
     if (until > UINT32_MAX)
         until = UINT32_MAX;

@@ -49,6 +49,7 @@ enum wire_slot_state {
 #define WIRE_LOOKUP_TOUCH (1u << 2)     /* count a use and move to the young end, deepest first */
 #define WIRE_LOOKUP_REFRESH (1u << 3)   /* move to the young end, count no use */
 #define WIRE_LOOKUP_GUARD (1u << 4)     /* refuse a remove that is not forced, for guard_ms */
+#define WIRE_GUARD_CLUSTER UINT32_MAX   /* guard_ms: as long as the master is set to */
 #define WIRE_LOOKUP_UNORDERED (1u << 5) /* the keys are no chain */
 #define WIRE_LOOKUP_STALE_OK \
     (1u << 6) /* during recovery, a value that may have been replaced will do */

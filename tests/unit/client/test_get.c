@@ -348,12 +348,62 @@ static void no_master(void **state)
     assert_int_equal(item.status, SNOW_UNREACHABLE);
 }
 
+/* ... or for as long as it is patient, counted from when the link went down: the second call waits
+ * for nothing.  One without a patience goes on. */
+static void no_master_and_little_patience(void **state)
+{
+    struct fake *fake = *state;
+    struct client_options options = fake_options(fake);
+    struct fake_get first = {.done = 0};
+    struct fake_get second = {.done = 0};
+    struct fake_get patient = {.done = 0};
+    struct snow_get items[3] = {{.key = {.at = "a", .size = 1}},
+                                {.key = {.at = "b", .size = 1}},
+                                {.key = {.at = "c", .size = 1}}};
+    struct snow_call call = {.deadline_ms = 20000, .patience_ms = 50};
+    struct snow_call long_call = {.deadline_ms = 20000};
+    uint64_t from_ns;
+
+    options.master = "127.0.0.1:1";
+    fake_client(fake, &options);
+    get_all(fake, &patient, &items[2], 1, &long_call);
+    get_all(fake, &first, &items[0], 1, &call);
+    TURN_UNTIL(fake, first.done == 1);
+    assert_int_equal(items[0].status, SNOW_UNREACHABLE);
+    from_ns = env_now_ns(fake->env);
+    call.patience_ms = 10;
+    get_all(fake, &second, &items[1], 1, &call);
+    assert_int_equal(second.done, 0); /* no callback inside start */
+    TURN_UNTIL(fake, second.done == 1);
+    assert_int_equal(items[1].status, SNOW_UNREACHABLE);
+    assert_true(env_now_ns(fake->env) - from_ns < NS_PER_S);
+    assert_int_equal(patient.done, 0);
+    client_get_cancel(&patient.op);
+}
+
+/* A link that breaks and comes back in time costs a patient call nothing. */
+static void patience_outlasts_a_break(void **state)
+{
+    struct fake *fake = *state;
+    struct fake_get get = {.done = 0};
+    struct snow_get item = {.key = {.at = "k", .size = 1}};
+    struct snow_call call = {.deadline_ms = 20000, .patience_ms = 15000};
+
+    say(&fake->lookups, SAY_CLOSE);
+    get_all(fake, &get, &item, 1, &call);
+    TURN_UNTIL(fake, get.done == 1);
+    assert_int_equal(item.status, SNOW_NOT_FOUND);
+    assert_int_equal(metric(fake, "master_lost"), 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(not_there),
+        TEST(no_master_and_little_patience),
+        TEST(patience_outlasts_a_break),
         TEST(a_bad_checksum_reads_the_next_copy),
         TEST(the_nearest_copy_first),
         TEST(no_good_copy),

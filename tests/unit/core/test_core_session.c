@@ -202,9 +202,18 @@ static void test_guards(void **state)
                      SNOW_OK);
     /* Replacing and evicting look at no guard; the longest there is does not wrap. */
     put(world, small.session, "a", 100);
-    lookup.guard_ms = UINT32_MAX;
+    lookup.guard_ms = UINT32_MAX - 1;
     world_ask(world, small.session, WIRE_lookup, &lookup, 1, 1000);
     assert_int_equal(remove_key(world, small.session, "a"), SNOW_IN_USE);
+    /* As long as the master is set to: 10 s. */
+    put(world, small.session, "b", 100);
+    key.key = world_key("b");
+    lookup.guard_ms = WIRE_GUARD_CLUSTER;
+    world_ask(world, small.session, WIRE_lookup, &lookup, 1, 1000);
+    world_live(world, 9900 * NS_PER_MS);
+    assert_int_equal(remove_key(world, small.session, "b"), SNOW_IN_USE);
+    world_live(world, 200 * NS_PER_MS);
+    assert_int_equal(remove_key(world, small.session, "b"), SNOW_OK);
     world_deinit(world);
 }
 
