@@ -15,6 +15,9 @@
 
 /* Names and values. */
 #define LIMIT_KEY_SIZE 4096u                  /* bytes of a key, at least 1 */
+#define LIMIT_GROUP_ID_SIZE 256u              /* bytes of a group's id, at least 1 */
+#define LIMIT_GROUP_SIZE 65535u               /* members of a group */
+#define LIMIT_EXTRA_SIZE 512u                 /* bytes of the extra block of a slot */
 #define LIMIT_OBJECT_SIZE (UINT64_C(1) * TIB) /* bytes of an object */
 #define LIMIT_NAME_SIZE 256u                  /* segment names, host names, addresses */
 #define LIMIT_PATTERN_SIZE 1024u              /* bytes of a removal pattern */

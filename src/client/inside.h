@@ -155,6 +155,8 @@ void client_put_place(const struct client *client, const char *segment,
                       struct wire_put_start_req *message);
 /* That the slots of this grant store. */
 uint16_t client_put_slot_flags(const struct snow_put *item, const struct wire_put_grant *grant);
+/* What a grant's slots store behind the key, for longer than its reply.  False: no memory. */
+bool client_extra_copy(struct arena *arena, struct bytes extra, struct bytes *copy);
 /* Until when an operation of that deadline waits for room or another writer. */
 uint64_t client_put_wait_until(struct client *client, const struct snow_call *call,
                                uint64_t deadline_ns);

@@ -350,6 +350,18 @@ uint16_t client_put_slot_flags(const struct snow_put *item, const struct wire_pu
                                                     : 0u));
 }
 
+bool client_extra_copy(struct arena *arena, struct bytes extra, struct bytes *copy)
+{
+    uint8_t *at = extra.size == 0 ? NULL : arena_array(arena, extra.size, 1);
+
+    if (extra.size > 0 && at == NULL)
+        return false;
+    if (extra.size > 0)
+        memcpy(at, extra.at, extra.size);
+    *copy = bytes_of(at, extra.size);
+    return true;
+}
+
 /* Adds the writes of a grant to those that start at the end of the reply. */
 static void begin_writes(struct client_put_op *op, uint32_t index,
                          const struct wire_put_grant *grant)
@@ -360,16 +372,22 @@ static void begin_writes(struct client_put_op *op, uint32_t index,
     struct wire_place *places = arena_array(&op->base.arena, count, sizeof(*places));
     struct put_write *writes = arena_array(&op->base.arena, count, sizeof(*writes));
 
+    struct bytes extra = {0}; /* outlives the reply */
+
     put->failure = SNOW_NO_MEMORY;
+    if (!client_extra_copy(&op->base.arena, grant->extra, &extra))
+        places = NULL;
     for (uint32_t i = 0; i < count && places != NULL && writes != NULL; i++) {
         places[i] = grant->places[i];
         writes[i].index = index;
-        writes[i].item = (struct transport_item){.place = &places[i],
-                                                 .gen = put->gen,
-                                                 .size = places[i].length,
-                                                 .key = client_key_bytes(&item->key),
-                                                 .object_size = item->size,
-                                                 .flags = client_put_slot_flags(item, grant)};
+        writes[i].item =
+            (struct transport_item){.place = &places[i],
+                                    .gen = put->gen,
+                                    .size = places[i].length,
+                                    .key = client_key_bytes(&item->key),
+                                    .extra = places[i].part == 0 ? extra : bytes_of(NULL, 0),
+                                    .object_size = item->size,
+                                    .flags = client_put_slot_flags(item, grant)};
         if (client_buffers_cut(&put->buffers, places[i].object_offset, &op->base.arena,
                                &writes[i].item) == SNOW_OK &&
             client_moves_add(&op->moves, &writes[i].item) == SNOW_OK)

@@ -188,6 +188,8 @@ static bool add_pieces(struct client_write_op *op, uint32_t index)
                                     .start = from - place->object_offset,
                                     .size = until - from,
                                     .key = client_writer_key(writer),
+                                    .extra = place->part == 0 ? client_writer_extra(writer)
+                                                              : bytes_of(NULL, 0),
                                     .object_size = writer->size,
                                     .flags = writer->flags,
                                     .covered = writer->landed[i] + (until - from) == place->length};

@@ -288,7 +288,7 @@ static struct client_writer *writer_create(struct client_writer_op *op,
                                            const struct wire_put_grant *grant)
 {
     const struct snow_put *item = op->item;
-    struct client_writer *writer = calloc(1, sizeof(*writer) + item->key.size);
+    struct client_writer *writer = calloc(1, sizeof(*writer) + item->key.size + grant->extra.size);
 
     if (writer == NULL)
         return NULL;
@@ -301,6 +301,9 @@ static struct client_writer *writer_create(struct client_writer_op *op,
     writer->hold_ms = op->hold_ms;
     writer->key_size = item->key.size;
     memcpy(writer->key, item->key.at, item->key.size);
+    writer->extra_size = grant->extra.size;
+    if (grant->extra.size > 0)
+        memcpy(writer->key + writer->key_size, grant->extra.at, grant->extra.size);
     ranges_init(&writer->claimed, LIMIT_WRITE_RANGES);
     writer->places = calloc(writer->place_count, sizeof(*writer->places));
     writer->written = calloc(writer->place_count, sizeof(*writer->written));

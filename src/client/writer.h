@@ -32,12 +32,18 @@ struct client_writer {
     uint64_t renewed_ns;
     bool ended; /* committed, or gone */
     size_t key_size;
-    uint8_t key[];
+    size_t extra_size;
+    uint8_t key[]; /* and behind it the extra block of the grant */
 };
 
 static inline struct bytes client_writer_key(const struct client_writer *writer)
 {
     return bytes_of(writer->key, writer->key_size);
+}
+
+static inline struct bytes client_writer_extra(const struct client_writer *writer)
+{
+    return bytes_of(writer->key + writer->key_size, writer->extra_size);
 }
 
 /* OK, or why nothing can be written any more. */

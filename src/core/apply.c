@@ -3,7 +3,7 @@
  *
  * Durable is: which versions can be read, from where, and their pins.  Each function is one kind
  * of record. */
-#include "core/inside.h"
+#include "core/group.h"
 
 /* A version can be read from now on. */
 void core_apply_publish(struct core *core, uint32_t number)
@@ -27,6 +27,9 @@ void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason r
         core_victim_leave(core, number);
         core_pin_forget(core, number);
         core_expiry_forget(core, number);
+        core_group_leave(core, number);
+    } else if (object->state == OBJECT_RECOVERING) {
+        core_group_learned(core, number, false);
     }
     object->state = OBJECT_CLOSING;
     if (reason == CLOSE_EVICTED) {
@@ -51,6 +54,7 @@ void core_apply_lost(struct core *core, uint32_t number)
     core_victim_leave(core, number);
     core_pin_forget(core, number);
     core_expiry_forget(core, number);
+    core_group_leave(core, number);
     object->state = OBJECT_ABSENT;
     core_count(core, CORE_METRIC_lost_objects, 1);
 }
@@ -64,9 +68,13 @@ void core_apply_pin(struct core *core, uint32_t number, uint16_t pin_flags)
     if (object->flags & OBJECT_HARD_PIN)
         core->hard_pinned_bytes -= core_object_bytes(core, number);
     core_victim_leave(core, number);
+    bool was_soft = (object->flags & OBJECT_SOFT_PIN) != 0;
+
     object_unflag(object, pins);
     object_flag(object, pin_flags);
     if (pin_flags & OBJECT_HARD_PIN)
         core->hard_pinned_bytes += core_object_bytes(core, number);
+    if (object->grouped && (was_soft || (pin_flags & OBJECT_SOFT_PIN)))
+        core_group_soft_pin(core, object->prev);
     core_victim_return(core, number);
 }

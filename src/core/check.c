@@ -1,6 +1,6 @@
 /* core_check: every invariant of the core, verified from scratch.  For debug builds, tests and the
  * simulator. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <stdlib.h>
 
@@ -24,6 +24,8 @@ struct totals {
     uint32_t closing;
     uint32_t recovering;
     uint32_t listed;
+    uint32_t groups;
+    uint32_t members;
     uint32_t extents;
     uint32_t waiters;
 };
@@ -98,7 +100,8 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
     switch ((enum object_state)object->state) {
     case OBJECT_READABLE:
         totals->readable++;
-        totals->listed += listed;
+        totals->members += object->grouped;
+        totals->listed += listed && !object->grouped;
         /* K3: in a victim list exactly when nothing protects it. */
         ASSERT(listed == (object->leases == 0 && (object->flags & OBJECT_HARD_PIN) == 0));
         ASSERT(core_replica_count(core, number) > 0 || is_being_dropped(core, number));
@@ -116,6 +119,11 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
         ASSERT(!listed);
         check_closing(core, number, totals);
         break;
+    case OBJECT_GROUP:
+        totals->listed += listed;
+        totals->groups++;
+        core_group_check(core, number);
+        break;
     case OBJECT_RECOVERING:
         totals->recovering++;
         ASSERT(!listed);
@@ -123,6 +131,21 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
     case OBJECT_ABSENT:
         ASSERT(false);
     }
+}
+
+/* F1, F2. */
+static void check_forming(const struct core *core)
+{
+    uint64_t bytes = 0;
+
+    list_each (&core->forming, link, next) {
+        const struct group_timer *timer = list_entry(link, struct group_timer, forming);
+
+        ASSERT(core_group_at(core, timer->record)->state == WIRE_GROUP_FORMING);
+        ASSERT(wheel_is_armed(&timer->timer));
+        bytes += timer->reserved;
+    }
+    ASSERT(bytes == core->forming_bytes);
 }
 
 /* O1: one readable version of a key; W1: one write of it that is no replace. */
@@ -204,6 +227,8 @@ static void check_request(struct core *core, const struct request *request, stru
     ASSERT(request->answers == 0);
     if (request->type == WIRE_remove_match)
         ASSERT(request->pending == waiters && request->open == 1);
+    else if (request->type == WIRE_group_remove)
+        ASSERT(request->open > 0 && request->open <= waiters);
     else
         ASSERT(request->open == waiters && waiters > 0);
     ASSERT(request->deadline_ns == UINT64_MAX || wheel_is_armed(&request->timer));
@@ -265,6 +290,7 @@ static void check_session(struct core *core, const struct session *session, stru
         leased += check_read(core, list_entry(read_link, struct read, of_session), totals);
     }
     leased += check_holds(core, session, totals);
+    leased += core_group_marks_check(core, session);
     list_each (&session->requests, request_link, next_request) {
         check_request(core, list_entry(request_link, struct request, of_session), totals);
     }
@@ -330,9 +356,13 @@ void core_check(struct core *core)
         if (core_object(core, number)->state == OBJECT_ABSENT)
             continue;
         check_state(core, number, &totals);
+        if (core_object(core, number)->state == OBJECT_GROUP)
+            continue;
         check_parts(core, number, &totals);
         check_key(core, number);
     }
+    ASSERT(totals.groups == core->group_count && totals.members == core->group_members);
+    check_forming(core);
     check_segments(core, &totals);
     ASSERT(totals.readable == core->readable && totals.writing == core->writing);
     ASSERT(totals.closing == core->closing && totals.closing_bytes == core->closing_bytes);

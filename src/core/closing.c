@@ -15,7 +15,7 @@
  *   READABLE, WRITING, RECOVERING ─core_close─► CLOSING ─core_part_closed (all)─► waiters answered
  *                                                  └─core_part_freed (all)─► record freed
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <stdlib.h>
 
@@ -269,6 +269,8 @@ static void answer_item(struct core *core, struct request *request, uint32_t ite
 
     if (request->type == WIRE_remove_match)
         core_remove_match_done(core, request, waiter->answer == SNOW_OK, status);
+    else if (request->type == WIRE_group_remove)
+        core_group_remove_done(core, request, item, status);
     else
         core_answer_status(core, request, item, status, waiter->shortfall + (away != 0), away);
 }
@@ -322,6 +324,8 @@ void core_close_wait(struct core *core, struct key_hash key, struct request *req
     if (waiter == NULL) { /* a bound: it is on its way, but this request is not told */
         if (request->type == WIRE_remove_match)
             core_remove_match_done(core, request, answer == SNOW_OK, SNOW_UNCERTAIN);
+        else if (request->type == WIRE_group_remove)
+            core_group_remove_done(core, request, item, SNOW_UNCERTAIN);
         else
             core_answer_status(core, request, item, SNOW_BUSY, shortfall, 0);
         return;

@@ -1,4 +1,4 @@
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,10 @@ static void init_pools(struct core *core)
               LIMIT_SESSIONS * LIMIT_REQUESTS_PER_CONN);
     pool_init(&core->pin_pool, &core->region, sizeof(struct pin), 8, OBJECTS_MAX);
     pool_init(&core->expiry_pool, &core->region, sizeof(struct expiry), 8, OBJECTS_MAX);
+    pool_init(&core->groups, &core->region, sizeof(struct group), CHUNK_BITS, OBJECTS_MAX);
+    pool_init(&core->group_timers, &core->region, sizeof(struct group_timer), 8, OBJECTS_MAX);
+    pool_init(&core->group_claim_pool, &core->region, sizeof(struct group_claim), 8, OBJECTS_MAX);
+    pool_init(&core->group_hold_pool, &core->region, sizeof(struct group_hold), 8, OBJECTS_MAX);
 }
 
 static void init_lists(struct core *core)
@@ -28,6 +32,9 @@ static void init_lists(struct core *core)
     list_init(&core->jobs);
     list_init(&core->forgetting);
     list_init(&core->room);
+    list_init(&core->forming);
+    list_init(&core->forming_room);
+    list_init(&core->group_waits);
     list_init(&core->closings);
     list_init(&core->awaited);
     list_init(&core->reads);
@@ -74,6 +81,9 @@ enum snow_status core_create(const struct core_options *options, const struct co
         index_create(&core->region, &core->requests) != SNOW_OK ||
         keys_create(&core->region, &core->keys) != SNOW_OK ||
         index_create(&core->region, &core->expiries) != SNOW_OK ||
+        index_create(&core->region, &core->group_ids) != SNOW_OK ||
+        index_create(&core->region, &core->group_claims) != SNOW_OK ||
+        index_create(&core->region, &core->group_holds) != SNOW_OK ||
         ghosts_init(&core->ghosts, &core->region) != SNOW_OK ||
         trial_init(&core->trial, options->policy == CORE_POLICY_RRC ? SHADOW_SCORE : SHADOW_OLDEST,
                    options->policy != CORE_POLICY_RRC) != SNOW_OK) {
@@ -90,7 +100,9 @@ static void free_objects(struct core *core)
     for (uint32_t number = 1; number < core->objects.fresh; number++) {
         const struct object *object = core_object(core, number);
 
-        if (object->flags & OBJECT_SPREAD)
+        if (object->state == OBJECT_GROUP)
+            free(core_group_at(core, number)->members);
+        else if (object->flags & OBJECT_SPREAD)
             free(((struct spread *)pool_at(&core->spreads, object->place))->parts);
     }
 }
@@ -122,6 +134,13 @@ void core_destroy(struct core *core)
     pool_deinit(&core->request_pool);
     pool_deinit(&core->pin_pool);
     pool_deinit(&core->expiry_pool);
+    pool_deinit(&core->groups);
+    pool_deinit(&core->group_timers);
+    pool_deinit(&core->group_claim_pool);
+    pool_deinit(&core->group_hold_pool);
+    index_destroy(core->group_ids);
+    index_destroy(core->group_claims);
+    index_destroy(core->group_holds);
     index_destroy(core->index);
     index_destroy(core->pins);
     index_destroy(core->expiries);
@@ -162,6 +181,18 @@ static request_handler handler_of(uint16_t type)
         return core_pin;
     case WIRE_hint:
         return core_hint;
+    case WIRE_group_stat:
+        return core_group_stat;
+    case WIRE_group_get:
+        return core_group_get;
+    case WIRE_group_hold:
+        return core_group_hold;
+    case WIRE_match:
+        return core_match;
+    case WIRE_group_remove:
+        return core_group_remove;
+    case WIRE_group_broken:
+        return core_group_broken;
     default:
         return NULL;
     }
@@ -192,6 +223,8 @@ static void session_message(struct core *core, const struct core_input *input)
         core_node_report(core, input->message, input->from);
     } else if (input->type == WIRE_list) {
         core_list(core, input);
+    } else if (input->type == WIRE_group_list) {
+        core_group_list(core, input);
     } else if (input->type == WIRE_nodes) {
         core_nodes(core, input);
     } else if (input->type == WIRE_stats) {
@@ -271,7 +304,7 @@ static void take_input(struct core *core, const struct core_input *input)
 
 bool core_keeps(uint16_t type)
 {
-    return type != WIRE_lookup;
+    return type != WIRE_lookup && type != WIRE_match && type != WIRE_group_get;
 }
 
 void core_step(struct core *core, uint64_t now_ns, const struct core_input *input,
@@ -285,6 +318,7 @@ void core_step(struct core *core, uint64_t now_ns, const struct core_input *inpu
     core_closing_age(core);
     take_input(core, input);
     core_jobs_run(core);
+    core_groups_close_step(core);
     core_drops_run(core);
     core_inventories_done(core);
     if (core->room_changed)
@@ -299,8 +333,8 @@ uint64_t core_wake_ns(const struct core *core)
     uint64_t wake_ns = wheel_next_ns(&core->wheel);
     uint64_t age_ns = core_closing_age_ns(core);
 
-    if (core->room_changed || core->drops > 0 || core_jobs_can_run(core) ||
-        core_recovering_can_go(core))
+    if (core->room_changed || core->drops > 0 || core->groups_closing != 0 ||
+        core_jobs_can_run(core) || core_recovering_can_go(core))
         return 0;
     return wake_ns < age_ns ? wake_ns : age_ns;
 }

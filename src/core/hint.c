@@ -4,11 +4,12 @@
  * Idea.     An object that is done goes first, one of a higher priority later than all of lower
  *           ones (lists of their own, victims.c).  One that expires is closed by its timer; before
  *           that came, whoever meets it closes it.
+ *           What is said of a member holds for its group: the highest priority, the latest end.
  * Invariants.
  *   E1  Only READABLE objects have an end; it goes with them.  Use does not extend it.
  *   E2  No look-up and no put finds an object after its end.
  * Threads.  The core's own.   State.  Soft: a master that restarts does not know it any more. */
-#include "core/inside.h"
+#include "core/group.h"
 
 static struct expiry *find_expiry(const struct core *core, uint32_t number, uint32_t *index)
 {
@@ -41,19 +42,30 @@ void core_expiry_forget(struct core *core, uint32_t number)
     object_unflag(core_object(core, number), OBJECT_EXPIRES);
 }
 
+/* An object, or a group whole. */
+static void close_unit(struct core *core, uint32_t number)
+{
+    if (core_object(core, number)->state == OBJECT_GROUP)
+        core_group_close(core, number, CLOSE_EXPIRED);
+    else
+        core_close(core, number, CLOSE_EXPIRED);
+}
+
 static void on_end(struct wheel_timer *timer, void *owner)
 {
-    core_close(owner, list_entry(timer, struct expiry, timer)->object, CLOSE_EXPIRED);
+    close_unit(owner, list_entry(timer, struct expiry, timer)->object);
 }
 
 bool core_expire_due(struct core *core, uint32_t number)
 {
     uint32_t index;
 
+    if (number != 0)
+        number = core_unit_of(core, number);
     if (number == 0 || (core_object(core, number)->flags & OBJECT_EXPIRES) == 0 ||
         find_expiry(core, number, &index)->at_ns > core->now_ns)
         return false;
-    core_close(core, number, CLOSE_EXPIRED);
+    close_unit(core, number);
     return true;
 }
 
@@ -78,6 +90,8 @@ static enum snow_status set_end(struct core *core, uint32_t number, uint64_t at_
         expiry->object = number;
         expiry->timer.on_event = on_end;
         object_flag(core_object(core, number), OBJECT_EXPIRES);
+    } else if (core_object(core, number)->state == OBJECT_GROUP && at_ns < expiry->at_ns) {
+        return SNOW_OK;
     } else {
         wheel_cancel(&core->wheel, &expiry->timer);
     }
@@ -93,13 +107,23 @@ bool core_hint_is_valid(uint32_t flags, uint8_t priority)
            (flags & (WIRE_HINT_EXPIRES | WIRE_HINT_LASTS)) != (WIRE_HINT_EXPIRES | WIRE_HINT_LASTS);
 }
 
+static bool sets_priority(const struct object *object, const struct hint *hint)
+{
+    uint32_t now = (uint32_t)object->flags >> OBJECT_PRIORITY_SHIFT & WIRE_PRIORITY_MAX;
+
+    return (hint->flags & WIRE_HINT_PRIORITY) != 0 &&
+           (object->state != OBJECT_GROUP || hint->priority > now);
+}
+
 enum snow_status core_hint_set(struct core *core, uint32_t number, const struct hint *hint)
 {
-    struct object *object = core_object(core, number);
     enum snow_status status = SNOW_OK;
 
+    number = core_unit_of(core, number);
+    struct object *object = core_object(core, number);
+
     core_victim_leave(core, number);
-    if (hint->flags & WIRE_HINT_PRIORITY) {
+    if (sets_priority(object, hint)) {
         object_unflag(object, OBJECT_PRIORITY);
         object_flag(object, (uint32_t)hint->priority << OBJECT_PRIORITY_SHIFT);
     }

@@ -36,6 +36,8 @@ void core_object_unlease(struct core *core, uint32_t number);
 /* Gives a record its key when part 0 turns up.  NO_MEMORY. */
 MUST_CHECK enum snow_status core_object_name(struct core *core, uint32_t number, struct bytes key);
 struct bytes core_object_key(const struct core *core, uint32_t number);
+/* Its key with its hash, in the outputs' arena: for longer than the record. */
+struct key_hash core_copy_key(struct core *core, uint32_t number);
 uint64_t core_object_hash(const struct core *core, uint32_t number);
 
 /* Walks all records of exactly this key, in whatever state. */
@@ -47,6 +49,8 @@ struct object_cursor {
 uint32_t core_object_first(const struct core *core, struct bytes key, uint64_t hash,
                            struct object_cursor *cursor);
 uint32_t core_object_next(struct object_cursor *cursor);
+/* As everybody may see it: a member of a CLOSING group is CLOSING. */
+enum object_state core_object_state(const struct core *core, uint32_t number);
 uint32_t core_object_find(const struct core *core, struct bytes key, uint64_t hash,
                           enum object_state state);
 /* The same, from where cursor->at stands: number is what its index_first said. */
@@ -92,7 +96,10 @@ void core_victim_enter(struct core *core, uint32_t number);
 void core_victim_return(struct core *core, uint32_t number);
 void core_victim_leave(struct core *core, uint32_t number);
 void core_victim_touch(struct core *core, uint32_t number, bool counts);
-uint32_t core_victim_next(struct core *core, struct segment *segment); /* 0: none */
+/* An object that is in no group, or the record of a group; 0: none. */
+uint32_t core_victim_next(struct core *core, struct segment *segment);
+/* What a READABLE object goes with: the record of its group, or itself. */
+uint32_t core_unit_of(const struct core *core, uint32_t number);
 /* Evicts the unit for which this object stands, whole. */
 void core_victim_evict(struct core *core, uint32_t number);
 
@@ -148,6 +155,7 @@ void core_answer_status(struct core *core, struct request *request, uint32_t ite
                         enum snow_status status, uint32_t shortfall, uint32_t node);
 struct wire_put_grant *core_answer_grant(struct core *core, struct request *request, uint32_t item,
                                          enum snow_status status);
+struct wire_group_info *core_answer_info(struct core *core, struct request *request, uint32_t item);
 struct waiter *core_waiter_create(struct core *core, struct request *request, uint32_t item);
 void core_waiter_end(struct core *core, struct waiter *waiter);
 void core_requests_flush(struct core *core);
@@ -171,6 +179,7 @@ void core_write_detach(struct core *core, uint32_t object, struct list *waiters)
  * key. */
 bool core_room_try(struct core *core, struct request *request, uint32_t item);
 struct write *core_write_of(const struct core *core, uint32_t object);
+uint64_t core_next_gen(struct core *core);
 
 /* ---- place.c: where objects go ---- */
 
@@ -178,7 +187,8 @@ struct write *core_write_of(const struct core *core, uint32_t object);
 MUST_CHECK enum snow_status core_place(struct core *core, struct request *request, uint32_t index,
                                        uint32_t owner, struct part *parts, uint32_t *count);
 void core_place_undo(struct core *core, const struct part *parts, uint32_t count);
-uint64_t core_place_bytes(const struct wire_put_item *item); /* of its extents, key included */
+/* Of the extents of an item, its key included. */
+uint64_t core_place_bytes(const struct wire_put_start_req *put, uint32_t index);
 /* True when one segment can not be expected to take that many bytes. */
 bool core_place_exceeds(const struct core *core, const struct segment *segment, uint64_t bytes);
 /* The segment that lacked room for the request's last item, or a new choice; NULL: none is open. */
@@ -232,10 +242,33 @@ void core_grow(struct core *core, struct segment *segment, uint64_t free_wanted)
 void core_grow_apply(struct core *core, struct segment *segment);
 void core_grown(struct core *core, struct node *node, const struct wire_grown_msg *grown);
 
+/* ---- seek.c: from keys to objects ---- */
+
+#define CORE_SEEK_KEYS 64u /* whose lines are in the cache together */
+
+/* A key on its way to its object. */
+struct sought {
+    struct object_cursor cursor;
+    uint32_t number; /* the first record that may be of the key; 0: none */
+};
+/* Of up to CORE_SEEK_KEYS keys; flags: WIRE_LOOKUP_*. */
+void core_seek(const struct core *core, const struct wire_key *keys, uint32_t count, uint32_t flags,
+               struct sought *group);
+/* The object of a key that a reader may have now; 0: none, *status says why. */
+uint32_t core_seek_readable(struct core *core, struct sought *sought, uint32_t flags,
+                            enum snow_status *status, uint32_t *why);
+
 /* ---- read.c: look-ups, leases, what `continues` names ---- */
 
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session);
 void core_hold_return(struct core *core, const struct core_input *input, uint32_t session);
+/* What all that tell places share.  Of `lookup` the operation, position, flags and count of keys
+ * are looked at; numbers: an object a key, 0: none. */
+uint32_t core_read_remember(struct core *core, const struct wire_lookup_req *lookup,
+                            uint32_t session, const uint32_t *numbers);
+void core_read_touch_found(struct core *core, const struct wire_lookup_req *lookup,
+                           const uint32_t *numbers);
+void core_read_places(struct core *core, uint32_t number, uint32_t max, struct wire_found *found);
 void core_lease_return(struct core *core, const struct wire_lease_return_msg *message,
                        uint32_t session);
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
@@ -247,7 +280,7 @@ uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t byte
 uint16_t core_grant_flags(const struct core *core, uint32_t number);
 /* Places of all parts of an open write, sealed for writing. */
 void core_grant_places(struct core *core, uint32_t number, const struct hash128 *key,
-                       struct wire_place **places, uint32_t *count);
+                       struct bytes extra, struct wire_place **places, uint32_t *count);
 /* Ticks in which guards are counted. */
 static inline uint64_t core_guard_tick(const struct core *core, uint64_t at_ns)
 {

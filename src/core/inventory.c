@@ -20,7 +20,7 @@
  *   I1  Nothing of an unknown segment is given out before its inventory is complete.
  *   I2  When no inventory is awaited any more, what is still incomplete is forgotten.
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 /* ---- RECOVERING records stand in one list, by prev and next ---- */
 
@@ -128,6 +128,7 @@ static void settle_versions(struct core *core, uint32_t number, uint16_t row_fla
     if (row_flags & WIRE_SLOT_REPLACED)
         object_flag(core_object(core, number), OBJECT_REPLACED);
     core_apply_publish(core, number);
+    core_group_learned(core, number, true);
     core_victim_enter(core, number);
     core_count(core, CORE_METRIC_adopted_objects, 1);
     if (row_flags & (WIRE_SLOT_SOFT_PIN | WIRE_SLOT_HARD_PIN))
@@ -193,12 +194,14 @@ static bool join_version(struct core *core, struct segment *segment,
     return add_part(core, number, &part);
 }
 
-/* A long key lies behind the bytes of part 0. */
+/* A long key, or extra block, lies behind the bytes of part 0. */
 static uint64_t claimed_bytes(const struct wire_inventory_row *row)
 {
-    if (row->part > 0 || row->key.size <= WIRE_KEY_INLINE || row->length > LIMIT_OBJECT_SIZE)
+    uint64_t tail = row->key.size + row->extra.size;
+
+    if (row->part > 0 || tail <= WIRE_KEY_INLINE || row->length > LIMIT_OBJECT_SIZE)
         return row->length; /* too much is not to turn little by adding to it */
-    return row->length + row->key.size;
+    return row->length + tail;
 }
 
 static void adopt_row(struct core *core, struct segment *segment,
@@ -224,6 +227,8 @@ static void adopt_row(struct core *core, struct segment *segment,
         return;
     }
     space_set_owner(segment->space, row->slot, number);
+    if (row->part == 0)
+        core_group_learn(core, number, row->extra);
     if (core_object(core, number)->state == OBJECT_RECOVERING &&
         core_object(core, number)->key != 0 && has_whole_replica(core, number))
         settle_versions(core, number, row->flags);
@@ -448,7 +453,7 @@ static bool inventory_under_way(const struct core *core)
 
 bool core_recovering_can_go(const struct core *core)
 {
-    return core->recovering != 0 && !inventory_under_way(core);
+    return (core->recovering != 0 || core->groups_recovering != 0) && !inventory_under_way(core);
 }
 
 /* When nothing is awaited any more: incomplete versions go, a bounded number a step. */
@@ -462,4 +467,6 @@ void core_inventories_done(struct core *core)
         recovering_remove(core, number);
         core_close(core, number, CLOSE_STRAY);
     }
+    if (core->recovering == 0)
+        core_groups_recover_step(core);
 }

@@ -8,7 +8,7 @@
  *   O1  At most one record of a key is READABLE.
  *   O2  The owner of each used extent is the record that lists it among its parts.
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +117,16 @@ struct bytes core_object_key(const struct core *core, uint32_t number)
     return object->key == 0 ? bytes_of(NULL, 0) : keys_at(core->keys, object->key);
 }
 
+struct key_hash core_copy_key(struct core *core, uint32_t number)
+{
+    struct bytes key = core_object_key(core, number);
+    uint8_t *copy = core_out(core, key.size, 1);
+
+    if (key.size > 0)
+        memcpy(copy, key.at, key.size);
+    return core_key_hash(bytes_of(copy, key.size));
+}
+
 static uint32_t match_from(struct object_cursor *cursor, uint32_t number)
 {
     while (number != 0) {
@@ -150,11 +160,20 @@ uint32_t core_object_find(const struct core *core, struct bytes key, uint64_t ha
     return core_object_find_from(&cursor, index_first(core->index, hash, &cursor.at), state);
 }
 
+enum object_state core_object_state(const struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    if (object->grouped && core_group_of(core, object)->state == WIRE_GROUP_CLOSING)
+        return OBJECT_CLOSING;
+    return object->state;
+}
+
 uint32_t core_object_find_from(struct object_cursor *cursor, uint32_t number,
                                enum object_state state)
 {
     number = match_from(cursor, number);
-    while (number != 0 && core_object(cursor->core, number)->state != state)
+    while (number != 0 && core_object_state(cursor->core, number) != state)
         number = core_object_next(cursor);
     return number;
 }

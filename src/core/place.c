@@ -10,7 +10,7 @@
  *           own host, goes there, while that has room or victims.  Copies go to different nodes,
  *           and to different failure domains, or at least hosts, when there are enough.
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <string.h>
 
@@ -216,14 +216,18 @@ struct load {
     uint32_t width;     /* nodes that it is striped over; 1: it is not */
 };
 
-static uint64_t key_tail(const struct wire_put_item *item)
+static uint64_t key_tail(const struct wire_put_start_req *put, uint32_t index)
 {
-    return item->key.size > WIRE_KEY_INLINE ? item->key.size : 0;
+    uint64_t size = put->items[index].key.size;
+
+    if (put->members_count > 0)
+        size += core_extra_bytes(put, index);
+    return size > WIRE_KEY_INLINE ? size : 0;
 }
 
-uint64_t core_place_bytes(const struct wire_put_item *item)
+uint64_t core_place_bytes(const struct wire_put_start_req *put, uint32_t index)
 {
-    return space_round(item->size + key_tail(item));
+    return space_round(put->items[index].size + key_tail(put, index));
 }
 
 bool core_place_exceeds(const struct core *core, const struct segment *segment, uint64_t bytes)
@@ -423,7 +427,7 @@ enum snow_status core_place(struct core *core, struct request *request, uint32_t
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
     struct load load = {.size = item->size,
-                        .tail = key_tail(item),
+                        .tail = key_tail(put, index),
                         .owner = owner,
                         .parts_max = parts_max(item->size, item->replicas),
                         .width = width_of(core, put, item)};

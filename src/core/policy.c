@@ -95,7 +95,8 @@ static void check_list(struct core *core, const struct segment *segment,
         const struct object *object = core_object(core, number);
 
         ASSERT(object->flags & OBJECT_LISTED);
-        ASSERT(object->state == OBJECT_READABLE);
+        ASSERT(object->state == OBJECT_READABLE || object->state == OBJECT_GROUP);
+        ASSERT(!object->grouped);
         ASSERT(object->leases == 0 && (object->flags & OBJECT_HARD_PIN) == 0);
         ASSERT(object->segment == segment->index);
         ASSERT(object->prev == before);

@@ -6,7 +6,7 @@ static uint32_t listed_flags(const struct object *object)
     return (object->flags & OBJECT_SOFT_PIN ? WIRE_FOUND_SOFT_PIN : 0) |
            (object->flags & OBJECT_HARD_PIN ? WIRE_FOUND_HARD_PIN : 0) |
            (object->flags & OBJECT_REPLACED ? WIRE_FOUND_REPLACED : 0) |
-           (object->leases > 0 ? WIRE_FOUND_LEASED : 0);
+           (object->leases > 0 ? WIRE_FOUND_LEASED : 0) | (object->grouped ? WIRE_FOUND_MEMBER : 0);
 }
 
 #define PAGE_OBJECTS (16 * LIMIT_STEP_OBJECTS)
@@ -28,7 +28,7 @@ void core_list(struct core *core, const struct core_input *input)
 
         if (++looked > PAGE_OBJECTS)
             break;
-        if (object->state != OBJECT_READABLE)
+        if (core_object_state(core, (uint32_t)number) != OBJECT_READABLE)
             continue;
         struct bytes key = core_object_key(core, (uint32_t)number);
 
@@ -121,7 +121,8 @@ uint64_t core_memory(const struct core *core)
     return pool_bytes(&core->objects) + pool_bytes(&core->spreads) + pool_bytes(&core->writes) +
            pool_bytes(&core->closings_pool) + pool_bytes(&core->request_pool) +
            pool_bytes(&core->pin_pool) + pool_bytes(&core->expiry_pool) +
-           index_memory(core->index) + keys_memory(core->keys) +
+           pool_bytes(&core->groups) + pool_bytes(&core->group_timers) +
+           index_memory(core->group_ids) + index_memory(core->index) + keys_memory(core->keys) +
            core->read_entries * sizeof(struct read_entry);
 }
 
@@ -163,6 +164,9 @@ void core_metrics(struct core *core, uint64_t *values)
     for (uint32_t i = 0; i < CORE_METRIC_COUNT; i++)
         values[i] = core->counters[i];
     values[CORE_METRIC_objects] = core->readable;
+    values[CORE_METRIC_groups] = core->group_count;
+    values[CORE_METRIC_group_members] = core->group_members;
+    values[CORE_METRIC_forming_bytes] = core->forming_bytes;
     values[CORE_METRIC_objects_writing] = core->writing;
     values[CORE_METRIC_objects_closing] = core->closing;
     values[CORE_METRIC_pool_bytes] = core->pool_bytes;

@@ -15,14 +15,13 @@
  * Correctness does not rest on leases: readers are checked by generation (P1, P3).
  * Threads.  The core's own.   State.  Soft. */
 #include "base/cache.h"
-#include "core/inside.h"
+#include "core/group.h"
 #include "wire/grant.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define LEASE_NS_PER_BYTE 10u /* 100 MB/s */
-#define GROUP 64u             /* keys whose lines are in the cache together */
 
 /* ---- reads ---- */
 
@@ -277,9 +276,15 @@ uint16_t core_grant_flags(const struct core *core, uint32_t number)
                                               : 0u));
 }
 
-/* key: of a grant to write, the hash of the object's; NULL: of a location. */
+/* What a grant to write covers beside the place. */
+struct named {
+    struct hash128 key;
+    struct hash128 extra;
+};
+
+/* named: of a grant to write; NULL: of a location. */
 static void fill_place(const struct core *core, uint32_t number, const struct part *part,
-                       const struct hash128 *key, struct wire_place *place)
+                       const struct named *named, struct wire_place *place)
 {
     const struct object *object = core_object(core, number);
     const struct segment *segment = core->segments[part->segment];
@@ -306,9 +311,11 @@ static void fill_place(const struct core *core, uint32_t number, const struct pa
     place->parts = fields.parts;
     place->replica = fields.replica;
     place->key_id = node->key_id;
-    if (key != NULL) {
+    if (named != NULL) {
         fields.flags = core_grant_flags(core, number);
-        fields.key = *key;
+        fields.key = named->key;
+        if (part->part == 0)
+            fields.extra = named->extra;
         place->mac = grant_write_mac(&node->secret, &fields);
     } else {
         place->mac = grant_read_mac(&node->secret, &fields);
@@ -330,7 +337,7 @@ static uint16_t replicas_with(const struct core *core, uint32_t number, enum acc
 }
 
 static uint32_t fill_replicas(const struct core *core, uint32_t number, uint16_t mask,
-                              const struct hash128 *key, struct wire_place *list)
+                              const struct named *named, struct wire_place *list)
 {
     uint32_t part_count = core_part_count(core, number);
     uint32_t at = 0;
@@ -339,21 +346,23 @@ static uint32_t fill_replicas(const struct core *core, uint32_t number, uint16_t
         struct part part = core_part_at(core, number, i);
 
         if (part.present && (mask >> part.replica & 1))
-            fill_place(core, number, &part, key, &list[at++]);
+            fill_place(core, number, &part, named, &list[at++]);
     }
     return at;
 }
 
 void core_grant_places(struct core *core, uint32_t number, const struct hash128 *key,
-                       struct wire_place **places, uint32_t *count)
+                       struct bytes extra, struct wire_place **places, uint32_t *count)
 {
+    struct named named = {.key = *key, .extra = grant_extra_hash(CORE_TENANT, extra)};
+
     *places = core_out(core, core_part_count(core, number), sizeof(**places));
-    *count = fill_replicas(core, number, UINT16_MAX, key, *places);
+    *count = fill_replicas(core, number, UINT16_MAX, &named, *places);
 }
 
 /* Places of whole replicas, reachable ones first; of one replica only when the reply has no room
  * for more than max. */
-static void read_places(struct core *core, uint32_t number, uint32_t max, struct wire_found *found)
+void core_read_places(struct core *core, uint32_t number, uint32_t max, struct wire_found *found)
 {
     uint16_t alive = 1; /* it is told of only when one is */
     uint16_t suspect = 0;
@@ -380,41 +389,7 @@ static uint32_t found_flags(const struct object *object)
     return (object->flags & OBJECT_SOFT_PIN ? WIRE_FOUND_SOFT_PIN : 0) |
            (object->flags & OBJECT_HARD_PIN ? WIRE_FOUND_HARD_PIN : 0) |
            (object->flags & OBJECT_REPLACED ? WIRE_FOUND_REPLACED : 0) |
-           (object->leases > 0 ? WIRE_FOUND_LEASED : 0);
-}
-
-/* A key on its way to its object. */
-struct sought {
-    struct object_cursor cursor;
-    uint32_t number; /* the first record that may be of the key; 0: none */
-};
-
-/* The object of a key that a reader may have now; 0: none, *status says why. */
-static uint32_t readable_for(struct core *core, struct sought *sought, uint32_t flags,
-                             enum snow_status *status, uint32_t *why)
-{
-    size_t size = sought->cursor.key.size;
-    uint32_t number;
-
-    if (size == 0 || size > LIMIT_KEY_SIZE) {
-        *status = SNOW_INVALID;
-        core_count(core, CORE_METRIC_bad_requests, 1);
-        return 0;
-    }
-    number = core_object_find_from(&sought->cursor, sought->number, OBJECT_READABLE);
-    *status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
-    if (number == 0 || core_expire_due(core, number))
-        return 0;
-    if (core_object_access(core, number) != ACCESS_NOW) {
-        *why = WIRE_FOUND_SUSPECT;
-        core_count(core, CORE_METRIC_keys_suspect, 1);
-        return 0; /* only on nodes that are silent: absent until they return */
-    }
-    if ((core_object(core, number)->flags & OBJECT_REPLACED) && !core_is_ready(core) &&
-        (flags & WIRE_LOOKUP_STALE_OK) == 0)
-        return 0; /* a newer value may be on a node that is still missing */
-    *status = SNOW_OK;
-    return number;
+           (object->leases > 0 ? WIRE_FOUND_LEASED : 0) | (object->grouped ? WIRE_FOUND_MEMBER : 0);
 }
 
 static void guard_object(struct core *core, struct object *object, uint32_t guard_ms)
@@ -452,7 +427,7 @@ static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
                         struct sought *sought, int64_t *spare, struct wire_found *found)
 {
     enum snow_status status;
-    uint32_t number = readable_for(core, sought, lookup->flags, &status, &found->flags);
+    uint32_t number = core_seek_readable(core, sought, lookup->flags, &status, &found->flags);
 
     found->status = (int32_t)status;
     if (status == SNOW_UNKNOWN)
@@ -465,7 +440,7 @@ static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
     found->size = object->size;
     found->flags = found_flags(object);
     if (lookup->flags & WIRE_LOOKUP_PLACES) {
-        read_places(core, number, *spare < 0 ? 0 : (uint32_t)(LIMIT_PARTS + *spare), found);
+        core_read_places(core, number, *spare < 0 ? 0 : (uint32_t)(LIMIT_PARTS + *spare), found);
         *spare -= found->places_count > LIMIT_PARTS ? found->places_count - LIMIT_PARTS : 0;
     }
     if (lookup->flags & WIRE_LOOKUP_GUARD)
@@ -485,8 +460,8 @@ static uint32_t lease_left_ms(const struct core *core, const struct read *read)
 }
 
 /* Remembers what was found; leases it if asked.  Returns the lease's milliseconds. */
-static uint32_t remember(struct core *core, const struct wire_lookup_req *lookup, uint32_t session,
-                         const uint32_t *numbers)
+uint32_t core_read_remember(struct core *core, const struct wire_lookup_req *lookup,
+                            uint32_t session, const uint32_t *numbers)
 {
     enum lease_kind kind = lookup->flags & WIRE_LOOKUP_PLACES ? LEASE_READ : LEASE_PROBE;
     bool hold = (lookup->flags & WIRE_LOOKUP_HOLD) != 0;
@@ -523,8 +498,8 @@ static uint32_t remember(struct core *core, const struct wire_lookup_req *lookup
     return lease_ms;
 }
 
-static void touch_found(struct core *core, const struct wire_lookup_req *lookup,
-                        const uint32_t *numbers)
+void core_read_touch_found(struct core *core, const struct wire_lookup_req *lookup,
+                           const uint32_t *numbers)
 {
     bool counts = (lookup->flags & WIRE_LOOKUP_TOUCH) != 0;
 
@@ -536,48 +511,12 @@ static void touch_found(struct core *core, const struct wire_lookup_req *lookup,
     }
 }
 
-/* A look-up is three cache misses, one after the other: bucket, record, key (and the extent).
- * Those of a group of keys overlap: each stage is done for all of them before the next, and apart
- * from the work between, so that as many loads as can be are under way. */
-static void seek_group(const struct core *core, const struct wire_lookup_req *lookup,
-                       uint32_t first, uint32_t count, struct sought *group)
-{
-    uint64_t hashes[GROUP];
-
-    for (uint32_t i = 0; i < count; i++) {
-        group[i].cursor.core = core;
-        group[i].cursor.key = lookup->keys[first + i].key;
-        hashes[i] = hash_key(CORE_TENANT, group[i].cursor.key).low;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        index_touch(core->index, hashes[i]);
-    for (uint32_t i = 0; i < count; i++)
-        group[i].number = index_first(core->index, hashes[i], &group[i].cursor.at);
-    for (uint32_t i = 0; i < count; i++) {
-        if (group[i].number == 0)
-            continue;
-        cache_touch(core_object(core, group[i].number));
-        cache_touch(&core_object(core, group[i].number)->guard); /* it may lie in two lines */
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (group[i].number == 0)
-            continue;
-        const struct object *object = core_object(core, group[i].number);
-
-        if (object->key != 0)
-            keys_touch(core->keys, object->key);
-        if ((lookup->flags & WIRE_LOOKUP_PLACES) && !(object->flags & OBJECT_SPREAD) &&
-            object->place != SPACE_NONE)
-            space_touch(core->segments[object->segment]->space, object->place);
-    }
-}
-
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session)
 {
     const struct wire_lookup_req *lookup = input->message;
     struct wire_lookup_rep *reply = core_out(core, 1, sizeof(*reply));
     uint32_t *numbers = core_out(core, lookup->keys_count, sizeof(*numbers));
-    struct sought group[GROUP];
+    struct sought group[CORE_SEEK_KEYS];
     int64_t spare = spare_places(lookup->keys_count);
 
     reply->items = core_out(core, lookup->keys_count, sizeof(*reply->items));
@@ -585,18 +524,19 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
     for (uint32_t i = 0; i < lookup->keys_count; i++) {
         uint32_t left = lookup->keys_count - i;
 
-        if (i % GROUP == 0)
-            seek_group(core, lookup, i, left < GROUP ? left : GROUP, group);
-        numbers[i] = look_up(core, lookup, &group[i % GROUP], &spare, &reply->items[i]);
+        if (i % CORE_SEEK_KEYS == 0)
+            core_seek(core, &lookup->keys[i], left < CORE_SEEK_KEYS ? left : CORE_SEEK_KEYS,
+                      lookup->flags, group);
+        numbers[i] = look_up(core, lookup, &group[i % CORE_SEEK_KEYS], &spare, &reply->items[i]);
     }
     if (spare < 0) { /* objects of very many parts: the client asks for fewer at a time */
         core_fail(core, input->token, WIRE_lookup, SNOW_LIMIT);
         return;
     }
     core_count(core, CORE_METRIC_keys_looked_up, lookup->keys_count);
-    touch_found(core, lookup, numbers);
+    core_read_touch_found(core, lookup, numbers);
     if (lookup->operation != 0)
-        reply->lease_ms = remember(core, lookup, session, numbers);
+        reply->lease_ms = core_read_remember(core, lookup, session, numbers);
     core_reply(core, input->token, WIRE_lookup, reply);
 }
 

@@ -10,7 +10,7 @@
  *       pattern's whole budget of steps.
  *   D3  While an expected node is missing nothing is known to be gone: UNCERTAIN.
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <stdio.h>
 
@@ -22,6 +22,21 @@
 static bool is_guarded(const struct core *core, const struct object *object, uint32_t flags)
 {
     return (flags & WIRE_REMOVE_FORCE) == 0 && object->guard > core_guard_tick(core, core->now_ns);
+}
+
+/* Alone, or with its group. */
+static void remove_object(struct core *core, uint32_t number, uint32_t flags)
+{
+    const struct group *group = core_group_of(core, core_object(core, number));
+
+    if (group == NULL || ((flags & WIRE_REMOVE_GROUP) == 0 &&
+                          (group->flags & (WIRE_GROUP_ATOMIC | WIRE_GROUP_CASCADE)) == 0)) {
+        core_close(core, number, CLOSE_REMOVED);
+        return;
+    }
+    core_group_close(core, group->record, CLOSE_REMOVED);
+    if (core_object(core, number)->state == OBJECT_READABLE)
+        core_close(core, number, CLOSE_REMOVED); /* before its turn in a large group */
 }
 
 static void remove_item(struct core *core, struct request *request, uint32_t index)
@@ -39,8 +54,10 @@ static void remove_item(struct core *core, struct request *request, uint32_t ind
     uint32_t number = core_object_first(core, key.key, key.hash, &cursor);
 
     for (; number != 0; number = core_object_next(&cursor)) {
-        enum object_state state = core_object(core, number)->state;
+        enum object_state state = core_object_state(core, number);
 
+        if (state == OBJECT_CLOSING && core_object(core, number)->state != OBJECT_CLOSING)
+            core_close(core, number, CLOSE_REMOVED); /* its turn in a large group: it comes now */
         readable = state == OBJECT_READABLE ? number : readable;
         closing = closing || state == OBJECT_CLOSING;
     }
@@ -54,7 +71,7 @@ static void remove_item(struct core *core, struct request *request, uint32_t ind
         return;
     }
     if (readable != 0)
-        core_close(core, readable, CLOSE_REMOVED);
+        remove_object(core, readable, remove->flags);
     core_close_wait(core, key, request, index, core_is_ready(core) ? SNOW_OK : SNOW_UNCERTAIN, 0);
 }
 
@@ -91,7 +108,8 @@ void core_remove_match(struct core *core, const struct core_input *input, uint32
     const char *reason = "no such kind of pattern, or no such flag";
     enum snow_status status = SNOW_INVALID;
 
-    if (match->kind <= WIRE_MATCH_REGEX && (match->flags & ~WIRE_REMOVE_FORCE) == 0)
+    if (match->kind <= WIRE_MATCH_REGEX &&
+        (match->flags & ~(WIRE_REMOVE_FORCE | WIRE_REMOVE_GROUP)) == 0)
         status = match->kind == WIRE_MATCH_REGEX
                      ? pattern_compile(match->pattern, &pattern, &reason)
                      : SNOW_OK;
@@ -198,7 +216,7 @@ static void match_object(struct core *core, struct request *request, uint32_t nu
 {
     const struct wire_remove_match_req *match = request->message;
     const struct object *object = core_object(core, number);
-    bool readable = object->state == OBJECT_READABLE;
+    bool readable = core_object_state(core, number) == OBJECT_READABLE;
 
     if ((!readable && object->state != OBJECT_CLOSING) || object->key == 0 ||
         !key_matches(request, core_object_key(core, number)))
@@ -211,7 +229,7 @@ static void match_object(struct core *core, struct request *request, uint32_t nu
                            .hash = core_object_hash(core, number)};
 
     if (readable)
-        core_close(core, number, CLOSE_REMOVED);
+        remove_object(core, number, match->flags);
     request->pending++;
     core_close_wait(core, key, request, 0, readable ? SNOW_OK : SNOW_NOT_FOUND, 0);
 }

@@ -8,7 +8,7 @@
  *   Q1  request->open = items not answered.
  *   Q2  A waiter belongs to exactly one unanswered item and stands in one queue.
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +114,10 @@ static void on_time_out(struct wheel_timer *timer, void *owner)
         end_put_waits(core, request);
         return;
     }
+    if (request->type == WIRE_group_stat) {
+        core_group_stat_expire(core, request);
+        return;
+    }
     if (request->type == WIRE_remove_match) {
         core_remove_match_expire(core, request);
         return;
@@ -124,16 +128,20 @@ static void on_time_out(struct wheel_timer *timer, void *owner)
         uint32_t shortfall = waiter->shortfall;
 
         core_waiter_end(core, waiter);
-        core_answer_status(core, request, item, SNOW_UNCERTAIN, shortfall + 1, 0);
+        if (request->type == WIRE_group_remove)
+            core_group_remove_done(core, request, item, SNOW_UNCERTAIN);
+        else
+            core_answer_status(core, request, item, SNOW_UNCERTAIN, shortfall + 1, 0);
     }
 }
 
-/* put_start is answered by the end of its wait time, whatever has one by its deadline. */
+/* put_start and group_stat are answered by the end of their wait time, all else by its deadline. */
 static void arm_time_out(struct core *core, struct request *request)
 {
     uint64_t at_ns = request->deadline_ns;
 
-    if (request->type == WIRE_put_start && request->started_ns + request->wait_ns < at_ns)
+    if ((request->type == WIRE_put_start || request->type == WIRE_group_stat) &&
+        request->started_ns + request->wait_ns < at_ns)
         at_ns = request->started_ns + request->wait_ns;
     if (at_ns != UINT64_MAX && !wheel_is_armed(&request->timer))
         wheel_arm(&core->wheel, &request->timer, at_ns);
@@ -188,6 +196,7 @@ static void free_request(struct core *core, struct request *request)
     if (list_is_linked(&request->job))
         list_remove(&request->job);
     pattern_destroy(request->pattern);
+    free(request->items_open);
     index_remove(core->requests, token_hash(request->token), request->number);
     pool_give(&core->request_pool, request->number);
 }
@@ -256,6 +265,15 @@ struct wire_put_grant *core_answer_grant(struct core *core, struct request *requ
     return grant;
 }
 
+struct wire_group_info *core_answer_info(struct core *core, struct request *request, uint32_t item)
+{
+    struct wire_group_info *info = core_out(core, 1, sizeof(*info));
+
+    info->index = item;
+    add_answer(core, request, info);
+    return info;
+}
+
 /* ---- replies ---- */
 
 /* Takes the next answers out of the chain, as many as one frame holds. */
@@ -270,7 +288,8 @@ static uint32_t next_frame(const struct request *request)
     for (; answer != NULL; answer = answer->next) {
         const struct wire_put_grant *grant = answer->item;
 
-        bytes += CORE_ROW_BYTES + grant->reason.size + grant->places_count * CORE_PLACE_BYTES;
+        bytes += CORE_ROW_BYTES + grant->reason.size + grant->extra.size +
+                 grant->places_count * CORE_PLACE_BYTES;
         if (bytes > LIMIT_BODY_SIZE)
             break;
         count++;
@@ -313,10 +332,36 @@ static void *gather_grants(struct core *core, struct request *request, uint32_t 
     return reply;
 }
 
+static void *gather_infos(struct core *core, struct request *request, uint32_t count)
+{
+    struct wire_group_stat_rep *reply = core_out(core, 1, sizeof(*reply));
+
+    reply->items = core_out(core, count, sizeof(*reply->items));
+    reply->items_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        reply->items[i] = *(const struct wire_group_info *)pop_answer(request)->item;
+    return reply;
+}
+
+static void *gather(struct core *core, struct request *request, uint32_t count)
+{
+    switch (request->type) {
+    case WIRE_put_start:
+        return gather_grants(core, request, count);
+    case WIRE_remove_match:
+        return core_remove_match_reply(core, request);
+    case WIRE_group_stat:
+        return gather_infos(core, request, count);
+    default:
+        return gather_statuses(core, request, count);
+    }
+}
+
 _Static_assert(sizeof(struct wire_put_end_rep) == sizeof(struct wire_remove_rep) &&
                    sizeof(struct wire_put_end_rep) == sizeof(struct wire_put_abort_rep) &&
                    sizeof(struct wire_put_end_rep) == sizeof(struct wire_put_renew_rep) &&
                    sizeof(struct wire_put_end_rep) == sizeof(struct wire_pin_rep) &&
+                   sizeof(struct wire_put_end_rep) == sizeof(struct wire_group_remove_rep) &&
                    sizeof(struct wire_put_end_rep) == sizeof(struct wire_hint_rep),
                "replies of statuses have one shape");
 
@@ -328,10 +373,7 @@ static void flush(struct core *core, struct request *request)
         return;
     do {
         uint32_t count = next_frame(request);
-        void *message = request->type == WIRE_put_start ? gather_grants(core, request, count)
-                        : request->type == WIRE_remove_match
-                            ? core_remove_match_reply(core, request)
-                            : gather_statuses(core, request, count);
+        void *message = gather(core, request, count);
 
         last = request->open == 0 && request->answers == 0;
         add_reply(core, request->token, request->type, SNOW_OK, message, last);

@@ -13,7 +13,7 @@
  *       nobody else.  Somebody stands there only while the session has open writes or others of it
  *       stand in the queue for room.
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <stdio.h>
 
@@ -154,6 +154,16 @@ static const struct wire_put_item *item_of(const struct waiter *waiter)
     return &put->items[waiter->item];
 }
 
+static const struct wire_put_start_req *put_of(const struct waiter *waiter)
+{
+    return waiter->request->message;
+}
+
+static uint64_t bytes_of_waiter(const struct waiter *waiter)
+{
+    return core_place_bytes(put_of(waiter), waiter->item);
+}
+
 static struct session *session_of(const struct core *core, const struct waiter *waiter)
 {
     return core->sessions[waiter->request->session];
@@ -170,7 +180,7 @@ static void unwant(struct core *core, struct waiter *waiter)
 static void mark_wanted(struct waiter *waiter, struct segment *segment)
 {
     waiter->segment = (uint16_t)segment->index;
-    waiter->bytes = core_place_bytes(item_of(waiter));
+    waiter->bytes = bytes_of_waiter(waiter);
     segment->wanted_bytes += waiter->bytes;
 }
 
@@ -183,16 +193,18 @@ static bool want_in(struct core *core, struct waiter *waiter, struct segment *se
 
 /* A value and what replaces it that can not be there together: the old one goes before anything
  * else does, if it may. */
-static void evict_replaced(struct core *core, const struct wire_put_item *item)
+static void evict_replaced(struct core *core, const struct wire_put_start_req *put, uint32_t index)
 {
-    uint64_t bytes = core_place_bytes(item) * item->replicas;
+    const struct wire_put_item *item = &put->items[index];
+    uint64_t bytes = core_place_bytes(put, index) * item->replicas;
 
     if ((item->flags & WIRE_PUT_REPLACE) == 0)
         return;
     struct key_hash key = core_key_hash(item->key);
     uint32_t old = core_object_find(core, key.key, key.hash, OBJECT_READABLE);
 
-    if (old == 0 || (core_object(core, old)->flags & OBJECT_LISTED) == 0 ||
+    if (old == 0 || core_object(core, old)->grouped ||
+        (core_object(core, old)->flags & OBJECT_LISTED) == 0 ||
         bytes + core_object_bytes(core, old) + core->hard_pinned_bytes <= core->pool_bytes)
         return;
     core_count(core, CORE_METRIC_replaced_first, 1);
@@ -205,7 +217,7 @@ static bool want(struct core *core, struct waiter *waiter)
     struct request *request = waiter->request;
     struct segment *segment = core_place_lacking(core, request);
 
-    evict_replaced(core, item_of(waiter));
+    evict_replaced(core, put_of(waiter), waiter->item);
 
     if (segment == NULL) {
         unwant(core, waiter);
@@ -213,13 +225,15 @@ static bool want(struct core *core, struct waiter *waiter)
     }
     if (want_in(core, waiter, segment))
         return true;
-    segment = core_place_elsewhere(core, request, core_place_bytes(item_of(waiter)));
+    segment = core_place_elsewhere(core, request, bytes_of_waiter(waiter));
     return segment != NULL && want_in(core, waiter, segment);
 }
 
-static bool larger_than_the_pool(const struct core *core, const struct wire_put_item *item)
+static bool larger_than_the_pool(const struct core *core, const struct wire_put_start_req *put,
+                                 uint32_t index)
 {
-    return core->pool_bytes > 0 && core->missing == 0 && core_place_bytes(item) > core->pool_bytes;
+    return core->pool_bytes > 0 && core->missing == 0 &&
+           core_place_bytes(put, index) > core->pool_bytes;
 }
 
 /* No waiting: for want of time, of any hope, or of a place among the waiters. */
@@ -239,10 +253,26 @@ static void refuse(struct core *core, struct request *request, uint32_t index, b
     struct segment *segment = core_place_lacking(core, request);
 
     /* The next attempt is to find room. */
-    evict_replaced(core, item);
+    evict_replaced(core, put, index);
     if (segment != NULL)
-        make_room(core, segment, core_place_bytes(item),
-                  segment->wanted_bytes + core_place_bytes(item));
+        make_room(core, segment, core_place_bytes(put, index),
+                  segment->wanted_bytes + core_place_bytes(put, index));
+}
+
+/* Members of groups that are being formed stand before all others. */
+static void enqueue(struct core *core, struct waiter *waiter)
+{
+    struct list_link *at = &core->room.head;
+
+    waiter->first = put_of(waiter)->members_count > 0 &&
+                    core_group_goes_first(core, waiter->request, waiter->item);
+    while (waiter->first && at->next != &core->room.head &&
+           list_entry(at->next, struct waiter, link)->first)
+        at = at->next;
+    if (waiter->first)
+        list_insert_after(at, &waiter->link);
+    else
+        list_push(&core->room, &waiter->link);
 }
 
 void core_room_wait(struct core *core, struct request *request, uint32_t index)
@@ -250,7 +280,7 @@ void core_room_wait(struct core *core, struct request *request, uint32_t index)
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
     struct session *session = core->sessions[request->session];
-    bool hopeless = larger_than_the_pool(core, item);
+    bool hopeless = larger_than_the_pool(core, put, index);
     struct waiter *waiter = NULL;
 
     if (request->wait_ns > 0 && !hopeless)
@@ -262,11 +292,15 @@ void core_room_wait(struct core *core, struct request *request, uint32_t index)
     waiter->on_room = true;
     waiter->size = item->size;
     core_count(core, CORE_METRIC_puts_waited, 1);
+    if (put->members_count > 0 && core_group_must_wait(core, request, index)) {
+        list_push(&core->forming_room, &waiter->link);
+        return;
+    }
     if (!list_is_empty(&session->room) || core_session_is_full(core, session, item->size)) {
         list_push(&session->room, &waiter->link);
         return;
     }
-    list_push(&core->room, &waiter->link);
+    enqueue(core, waiter);
     want(core, waiter);
     core->room_changed = true; /* served, or its breaking of leases timed, at the end of the step */
 }
@@ -294,7 +328,7 @@ void core_room_return(struct core *core, struct session *session)
             return;
         taken += size;
         list_remove(link);
-        list_push(&core->room, link);
+        enqueue(core, list_entry(link, struct waiter, link));
         core->room_changed = true;
     }
 }
@@ -322,13 +356,15 @@ static void break_leases(struct core *core, struct waiter *waiter)
     uint64_t probes_ns = smaller(waiter->request->wait_ns / 4, BREAK_PROBES_NS);
     uint64_t reads_ns = smaller(waiter->request->wait_ns / 2, BREAK_READS_NS);
     bool at_once = core->now_ns < core->breaking_until_ns;
-    uint64_t bytes = core_place_bytes(item_of(waiter));
+    uint64_t bytes = bytes_of_waiter(waiter);
     uint32_t broken = 0;
 
     if (at_once || waited_ns >= probes_ns)
         broken = core_lease_break(core, LEASE_PROBE, bytes);
     if (broken == 0 && (at_once || waited_ns >= reads_ns))
         broken = core_lease_break(core, LEASE_READ, bytes);
+    if (broken == 0 && waited_ns >= reads_ns && waiter->first)
+        broken = core_group_yield(core);
     if (broken > 0) {
         core->breaking_until_ns = core->now_ns + NS_PER_S;
         want(core, waiter);
@@ -344,15 +380,14 @@ static void break_leases(struct core *core, struct waiter *waiter)
  * its session's queue begins to make room. */
 static void serve_behind(struct core *core, struct waiter *head)
 {
-    uint64_t bytes = core_place_bytes(item_of(head));
+    uint64_t bytes = bytes_of_waiter(head);
     struct list_link *link = head->link.next;
 
     for (uint32_t i = 0; i < LOOK_AHEAD && link != &core->room.head; i++) {
         struct waiter *waiter = list_entry(link, struct waiter, link);
 
         link = link->next;
-        if (head->passed < PASSED_MAX && core_place_bytes(item_of(waiter)) < bytes &&
-            serve(core, waiter))
+        if (head->passed < PASSED_MAX && bytes_of_waiter(waiter) < bytes && serve(core, waiter))
             head->passed++;
         else if (waiter->segment == UINT16_MAX)
             want(core, waiter);
@@ -372,7 +407,12 @@ void core_room_serve(struct core *core)
         struct waiter *waiter = list_entry(link, struct waiter, link);
         struct session *session = session_of(core, waiter);
 
-        if (core_session_is_full(core, session, item_of(waiter)->size)) {
+        if (put_of(waiter)->members_count > 0 &&
+            core_group_must_wait(core, waiter->request, waiter->item)) {
+            unwant(core, waiter);
+            list_remove(&waiter->link);
+            list_push(&core->forming_room, &waiter->link);
+        } else if (core_session_is_full(core, session, item_of(waiter)->size)) {
             unwant(core, waiter);
             list_remove(&waiter->link);
             list_push(&session->room, &waiter->link);
@@ -422,7 +462,7 @@ const char *core_room_reason(struct core *core, const struct request *request, u
 
     if (core->pool_bytes == 0)
         return "no node has given memory";
-    if (larger_than_the_pool(core, &put->items[index]))
+    if (larger_than_the_pool(core, put, index))
         snprintf(text, REASON_SIZE, "the object (%llu bytes) is larger than the pool (%llu bytes)",
                  (unsigned long long)put->items[index].size, (unsigned long long)core->pool_bytes);
     else if (core_session_is_full(core, session, put->items[index].size))
@@ -437,8 +477,7 @@ const char *core_room_reason(struct core *core, const struct request *request, u
         snprintf(text, REASON_SIZE,
                  "a node is still committing memory: %llu of %llu bytes of a segment are ready",
                  (unsigned long long)lacking->ready, (unsigned long long)lacking->size);
-    else if (lacking != NULL &&
-             space_free_bytes(lacking->space) >= core_place_bytes(&put->items[index]))
+    else if (lacking != NULL && space_free_bytes(lacking->space) >= core_place_bytes(put, index))
         tell_fragments(core, lacking, text);
     else
         snprintf(text, REASON_SIZE,

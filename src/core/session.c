@@ -3,7 +3,7 @@
  *   ─core_session_open─► linked ─core_session_break─► waiting ─2 s─► writes aborted ─10 s─► ended
  *                          ▲────core_session_open (same id)───┴─────────────┘
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <stdlib.h>
 
@@ -50,6 +50,7 @@ static void end_session(struct core *core, uint32_t index)
     while ((link = list_first(&session->reads)) != NULL)
         core_read_free(core, list_entry(link, struct read, of_session));
     core_holds_free(core, session);
+    core_group_marks_end(core, index);
     wheel_cancel(&core->wheel, &session->timer);
     core->sessions[index] = NULL;
     core->sessions_open--;
@@ -95,6 +96,7 @@ static struct session *new_session(struct core *core)
     list_init(&session->reads);
     list_init(&session->requests);
     list_init(&session->room);
+    list_init(&session->group_marks);
     session->timer.on_event = on_session_timer;
     session->id = (rng_next(&core->rng) << 16) | (index + 1);
     core->sessions[index] = session;

@@ -29,10 +29,11 @@
 
 enum object_state {
     OBJECT_ABSENT,
-    OBJECT_WRITING,   /* next: its struct write */
-    OBJECT_READABLE,  /* prev, next: its victim list, if OBJECT_LISTED */
-    OBJECT_CLOSING,   /* next: its struct closing */
-    OBJECT_RECOVERING /* parts of it are known from inventories, not yet all */
+    OBJECT_WRITING,    /* next: its struct write */
+    OBJECT_READABLE,   /* prev, next: its victim list, if OBJECT_LISTED */
+    OBJECT_CLOSING,    /* next: its struct closing */
+    OBJECT_RECOVERING, /* parts of it are known from inventories, not yet all */
+    OBJECT_GROUP       /* no object: it stands for a group among the victims; place: struct group */
 };
 
 #define OBJECT_SPREAD (1u << 0)   /* several extents: place is a struct spread */
@@ -64,11 +65,12 @@ struct object {
     uint32_t next;
     uint32_t last_touch; /* core->touches at its last use */
     uint16_t leases;     /* reads that hold it */
-    uint16_t tenant;
-    uint16_t uses : 4;   /* up to OBJECT_USES_MAX */
-    uint16_t flags : 12; /* OBJECT_* */
-    uint16_t segment;    /* of its first extent: the one in whose lists it stands */
-    uint32_t guard;      /* until this tick of 10 ms a remove needs force; 0: none */
+    uint16_t tenant : 15;
+    uint16_t grouped : 1; /* READABLE, a member.  prev: the record of its group, next: its index */
+    uint16_t uses : 4;    /* up to OBJECT_USES_MAX */
+    uint16_t flags : 12;  /* OBJECT_* */
+    uint16_t segment;     /* of its first extent: the one in whose lists it stands */
+    uint32_t guard;       /* until this tick of 10 ms a remove needs force; 0: none */
 };
 _Static_assert(sizeof(struct object) == 48, "the object record has a budget");
 
@@ -115,6 +117,61 @@ struct expiry {
     uint32_t object;
 };
 
+/* ---- groups ---- */
+
+/* Side record of a group; what orders it among the victims is its object record. */
+struct group {
+    uint64_t ggen;     /* number of this incarnation of the id */
+    uint32_t *members; /* malloc'd: objects by index, WRITING or READABLE ones; 0: none */
+    uint32_t capacity; /* of members */
+    uint32_t record;   /* its object */
+    uint32_t parent;   /* records of groups; 0: none */
+    uint32_t child;    /* one of those whose parent it is; they are linked by elder and younger */
+    uint32_t elder;
+    uint32_t younger;
+    uint32_t counted; /* core->touches at the last use that counted; CLOSING: enum close_reason */
+    uint32_t version; /* rises when a member is replaced; CLOSING: the next index to close */
+    uint16_t size;    /* members of the whole; 0: open */
+    uint16_t present; /* READABLE members */
+    uint16_t listed;  /* of these, such as may be evicted */
+    uint16_t writing; /* members being written */
+    uint16_t holds;   /* struct group_hold of it */
+    uint8_t state;    /* enum wire_group_state */
+    uint8_t flags;    /* WIRE_GROUP_*, GROUP_* */
+    uint32_t timer;   /* its struct group_timer; 0: none */
+};
+_Static_assert(sizeof(struct group) == 64, "the group record has a budget");
+
+#define GROUP_IN_STEPS (1u << 5) /* CLOSING: in core->groups_closing */
+#define GROUP_ENTERED (1u << 6)  /* it has been among the victims */
+
+/* While a group is being formed, and for a while when it has lost a member. */
+struct group_timer {
+    struct wheel_timer timer;
+    struct list_link forming; /* in core->forming, oldest first, once admitted */
+    uint64_t form_ns;         /* without progress: then it is closed */
+    uint64_t largest;         /* bytes of its largest member so far */
+    uint64_t reserved;        /* bytes of the whole, as far as is known: in core->forming_bytes */
+    uint32_t record;
+};
+
+/* The promise that one version of a group stays: made, joined, left by any session. */
+struct group_hold {
+    struct wheel_timer timer;
+    struct list marks; /* struct group_mark: it ends with the last one */
+    uint64_t id;
+    uint32_t record;
+    uint32_t version;
+    uint32_t number; /* in core->group_hold_pool */
+};
+
+/* What an inventory said of a RECOVERING version: it is to be this member. */
+struct group_claim {
+    uint32_t object;
+    uint32_t record;
+    uint32_t index;
+};
+
 /* ---- open writes ---- */
 
 struct write {
@@ -132,6 +189,9 @@ struct write {
     uint32_t pin_ms;
     struct hint hint; /* takes effect with put_end */
     bool replace;
+    uint32_t group; /* record of the group that it is to be a member of; 0: none */
+    uint32_t group_index;
+    struct hash128 group_parent; /* hash of the id of that group's parent; zeros: none */
 };
 
 /* ---- removals ---- */
@@ -173,6 +233,7 @@ struct waiter {
     uint64_t size;    /* of its object */
     uint64_t bytes;   /* counted in wanted_bytes of its segment */
     uint32_t passed;  /* times a smaller one was served before it */
+    bool first;       /* a member of a group that is being formed */
     uint16_t segment; /* where room is made for it; UINT16_MAX: nowhere */
     bool on_room;     /* in core->room or session->room */
 };
@@ -215,6 +276,7 @@ struct request {
     uint32_t gave_up;        /* keys on which the pattern took too many steps */
     bool unsure;             /* something may come back: a node is missing or out of reach */
     bool timed_out;          /* its deadline came before its end */
+    uint32_t *items_open;    /* group_remove: malloc'd, members not acknowledged of each */
     uint64_t removed;
     uint64_t guarded;
     uint64_t uncertain;
@@ -256,6 +318,8 @@ struct session {
     struct list writes;
     struct list reads;
     struct list requests;
+    struct list group_marks; /* struct group_mark */
+    uint32_t group_mark_count;
     struct list *holds; /* CORE_HOLD_LISTS of struct read, by operation; NULL: none yet */
     uint32_t hold_count;
     struct list room; /* put items that wait for its own open writes to end, in order */
@@ -438,7 +502,25 @@ struct core {
     uint32_t readable;
     uint32_t writing;
     uint32_t closing;
-    uint64_t counters[96]; /* COUNTER rows by CORE_METRIC_* */
+    uint64_t counters[128]; /* COUNTER rows by CORE_METRIC_* */
+
+    struct pool groups;        /* struct group */
+    struct pool group_timers;  /* struct group_timer */
+    struct index *group_ids;   /* hash_key of an id -> record of a group that is not CLOSING */
+    struct list forming;       /* admitted groups that are being formed, oldest first */
+    struct list forming_room;  /* put items of groups that are not admitted yet, in order */
+    uint64_t forming_bytes;    /* reserved by those in `forming` */
+    struct index *group_holds; /* id of a hold -> struct group_hold */
+    struct pool group_hold_pool;
+    struct list group_waits;    /* items that wait for a group to be complete */
+    struct index *group_claims; /* as pins -> struct group_claim */
+    struct pool group_claim_pool;
+    uint64_t broken_gen; /* of the member that a session could not read, the last one */
+    uint64_t broken_reporter;
+    uint32_t groups_recovering; /* first RECOVERING record, linked by prev and next */
+    uint32_t groups_closing;    /* first record of CLOSING groups with members, linked by next */
+    uint32_t group_count;       /* records in use */
+    uint32_t group_members;     /* READABLE objects that are members */
 };
 
 enum core_metric {

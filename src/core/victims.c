@@ -1,10 +1,13 @@
 /* What stands in which victim list: the one place that knows which objects may be evicted (K3). */
-#include "core/inside.h"
+#include "core/group.h"
 
 #define LOOK_TOUCHES 2000u /* between two looks at what the pool can hold */
 
-static bool may_go(const struct object *object)
+/* An object, or the record of a group. */
+static bool may_go(const struct core *core, const struct object *object)
 {
+    if (object->state == OBJECT_GROUP)
+        return core_group_may_go(core, object);
     return object->state == OBJECT_READABLE && object->leases == 0 &&
            (object->flags & OBJECT_HARD_PIN) == 0;
 }
@@ -12,7 +15,8 @@ static bool may_go(const struct object *object)
 /* At the sizes of those that it holds. */
 static uint64_t units_max(const struct core *core)
 {
-    uint64_t units = (uint64_t)core->readable + core->writing;
+    uint64_t units =
+        (uint64_t)core->readable - core->group_members + core->group_count + core->writing;
     uint64_t used = core->ready_bytes - core->free_bytes;
     uint64_t usable = core->pool_bytes;
 
@@ -63,14 +67,80 @@ static struct victim_list *list_apart(struct segment *segment, const struct obje
     return priority > 0 ? &segment->kept[priority - 1] : NULL;
 }
 
+/* ---- members: what they may go with is their group ---- */
+
+static void member_listed(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    if ((object->flags & OBJECT_LISTED) || !may_go(core, object))
+        return;
+    object_flag(object, OBJECT_LISTED);
+    core_group_of(core, object)->listed++;
+}
+
+static void member_enter(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+    struct group *group = core_group_of(core, object);
+
+    object->last_touch = (uint32_t)core->touches;
+    member_listed(core, number);
+    if (group->state == WIRE_GROUP_FORMING || group->state == WIRE_GROUP_RECOVERING)
+        return;
+    if (group->flags & GROUP_ENTERED)
+        core_victim_return(core, group->record);
+    else
+        core_victim_enter(core, group->record);
+}
+
+static void member_leave(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+    struct group *group = core_group_of(core, object);
+
+    if ((object->flags & OBJECT_LISTED) == 0)
+        return;
+    object_unflag(object, OBJECT_LISTED);
+    group->listed--;
+    core_victim_leave(core, group->record);
+}
+
+/* Its members are used one after the other, by one reader or by several: that is one use of the
+ * group.  A member that was used since the last one begins the next. */
+static void member_touch(struct core *core, uint32_t number, bool counts)
+{
+    struct object *object = core_object(core, number);
+    struct group *group = core_group_of(core, object);
+    bool again = (int32_t)(object->last_touch - group->counted) >= 0;
+
+    if (again && (group->flags & GROUP_ENTERED)) {
+        core_victim_touch(core, group->record, counts);
+        group->counted = (uint32_t)core->touches;
+    }
+    object->last_touch = (uint32_t)core->touches;
+    if (counts && object->uses < OBJECT_USES_MAX)
+        object->uses = (object->uses + 1u) & 15;
+}
+
+/* ---- units ---- */
+
 void core_victim_enter(struct core *core, uint32_t number)
 {
+    if (core_object(core, number)->grouped) {
+        member_enter(core, number);
+        return;
+    }
     struct object *object = core_object(core, number);
     struct segment *segment = core->segments[object->segment];
     struct victim_list *apart = list_apart(segment, object);
 
     object->last_touch = (uint32_t)++core->touches;
-    if (!may_go(object))
+    if (object->state == OBJECT_GROUP) {
+        core_group_at(core, number)->flags |= GROUP_ENTERED;
+        object->uses = 1;
+    }
+    if (!may_go(core, object))
         return;
     if (apart != NULL)
         policy_push_young(core, apart, number);
@@ -85,11 +155,16 @@ void core_victim_enter(struct core *core, uint32_t number)
 
 void core_victim_return(struct core *core, uint32_t number)
 {
+    if (core_object(core, number)->grouped) {
+        member_listed(core, number);
+        core_victim_return(core, core_object(core, number)->prev);
+        return;
+    }
     struct object *object = core_object(core, number);
     struct segment *segment = core->segments[object->segment];
     struct victim_list *apart = list_apart(segment, object);
 
-    if ((object->flags & OBJECT_LISTED) || !may_go(object))
+    if ((object->flags & OBJECT_LISTED) || !may_go(core, object))
         return;
     if (apart != NULL)
         policy_push_young(core, apart, number);
@@ -99,6 +174,10 @@ void core_victim_return(struct core *core, uint32_t number)
 
 void core_victim_leave(struct core *core, uint32_t number)
 {
+    if (core_object(core, number)->grouped) {
+        member_leave(core, number);
+        return;
+    }
     struct object *object = core_object(core, number);
     struct segment *segment = core->segments[object->segment];
     struct victim_list *apart = list_apart(segment, object);
@@ -121,6 +200,10 @@ static void not_done(struct core *core, uint32_t number)
 
 void core_victim_touch(struct core *core, uint32_t number, bool counts)
 {
+    if (core_object(core, number)->grouped) {
+        member_touch(core, number, counts);
+        return;
+    }
     struct object *object = core_object(core, number);
     struct segment *segment = core->segments[object->segment];
     struct victim_list *apart;
@@ -154,13 +237,29 @@ uint32_t core_victim_next(struct core *core, struct segment *segment)
         number = core->policy->victim(core, segment);
     for (uint32_t i = 0; i < WIRE_PRIORITY_MAX && number == 0; i++)
         number = segment->kept[i].old;
-    return number != 0 ? number : segment->soft.old;
+    if (number == 0)
+        number = segment->soft.old;
+    return number != 0 && core_object(core, number)->state == OBJECT_GROUP
+               ? core_group_leaf(core, number)
+               : number;
+}
+
+uint32_t core_unit_of(const struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    return object->grouped ? object->prev : number;
 }
 
 void core_victim_evict(struct core *core, uint32_t number)
 {
+    if (!FAULT(core->faults, member_alone))
+        number = core_unit_of(core, number);
     if (core->policy->evicted != NULL)
         core->policy->evicted(core, number);
     core->trial.evicted++;
-    core_close(core, number, CLOSE_EVICTED);
+    if (core_object(core, number)->state == OBJECT_GROUP)
+        core_group_close(core, number, CLOSE_EVICTED);
+    else
+        core_close(core, number, CLOSE_EVICTED);
 }

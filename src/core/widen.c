@@ -12,7 +12,7 @@
  *   D2  A call looks at ANCHORS x 2 x SIDE runs at most; where that finds no window, none is looked
  *       for in this segment for a while (the policy's order goes on).
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #define ANCHORS 8u /* victims from which windows are looked for */
 #define SIDE 1024u /* runs on either side of one */
@@ -54,7 +54,11 @@ static uint64_t score_of(struct core *core, const struct segment *segment, uint3
 
     if (object->state == OBJECT_CLOSING)
         return 0;
-    if (object->state != OBJECT_READABLE || (object->flags & OBJECT_LISTED) == 0)
+    if (object->state != OBJECT_READABLE)
+        return BLOCKED;
+    number = core_unit_of(core, number);
+    object = core_object(core, number);
+    if ((object->flags & OBJECT_LISTED) == 0)
         return BLOCKED;
     if (object->flags & (OBJECT_SOFT_PIN | OBJECT_PRIORITY))
         return SOFT_SCORE;
@@ -142,6 +146,8 @@ static void find_best(const struct row *row, uint64_t bytes, struct window *best
 /* Where a victim lies in this segment. */
 static uint32_t slot_in(const struct core *core, const struct segment *segment, uint32_t number)
 {
+    if (core_object(core, number)->state == OBJECT_GROUP)
+        number = core_group_first_member(core, number);
     uint32_t count = core_part_count(core, number);
 
     for (uint32_t i = 0; i < count; i++) {

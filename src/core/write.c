@@ -15,7 +15,7 @@
  *   ABSENT ─core_put_item─► WRITING ─end_item─► READABLE
  *                              └─core_write_fail─► CLOSING
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 
 #include <string.h>
 
@@ -38,7 +38,8 @@ static void answer_with_grant(struct core *core, struct request *request, uint32
 
     grant->gen = core_object(core, number)->gen;
     grant->flags = core_grant_flags(core, number);
-    core_grant_places(core, number, &hash, &grant->places, &grant->places_count);
+    grant->extra = core_group_extra(core, core_write_of(core, number));
+    core_grant_places(core, number, &hash, grant->extra, &grant->places, &grant->places_count);
 }
 
 static void on_grant_end(struct wheel_timer *timer, void *owner)
@@ -50,7 +51,7 @@ static void on_grant_end(struct wheel_timer *timer, void *owner)
     core_write_fail(core, write->object);
 }
 
-static uint64_t next_gen(struct core *core)
+uint64_t core_next_gen(struct core *core)
 {
     if (core->next_counter >= WIRE_GEN_COUNTER(UINT64_MAX)) {
         core->term++;
@@ -93,6 +94,7 @@ static void open_write(struct core *core, struct request *request, uint32_t inde
     write->pin_ms = item->pin_ms;
     write->hint = hint_of(request, item);
     write->replace = (item->flags & WIRE_PUT_REPLACE) != 0;
+    write->group = 0;
     write->bytes = core_object_bytes(core, number);
     write->timer.on_event = on_grant_end;
     wheel_arm(&core->wheel, &write->timer, end_ns + GRANT_GRACE_NS);
@@ -142,6 +144,19 @@ static enum snow_status take_places(struct core *core, struct request *request, 
     return SNOW_OK;
 }
 
+static void return_places(struct core *core, uint32_t number, uint32_t write_number)
+{
+    uint32_t count = core_part_count(core, number);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct part part = core_part_at(core, number, i);
+
+        core_place_undo(core, &part, 1);
+    }
+    core_parts_drop(core, number);
+    pool_give(&core->writes, write_number);
+}
+
 static void note_size(struct core *core, uint64_t size)
 {
     core->largest_recent -= core->largest_recent / 256;
@@ -152,7 +167,8 @@ static void note_size(struct core *core, uint64_t size)
 /* Makes the record and answers with the grant.  beside: a value of the key is there.  NO_SPACE: no
  * room now. */
 static enum snow_status grant_item(struct core *core, struct request *request, uint32_t index,
-                                   const struct key_hash *key, bool beside)
+                                   const struct key_hash *key, bool beside,
+                                   const struct membership *membership)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
@@ -166,17 +182,27 @@ static enum snow_status grant_item(struct core *core, struct request *request, u
     object->size = item->size & OBJECT_SIZE_MASK;
     enum snow_status status = take_places(core, request, index, number, &write_number);
 
+    if (status == SNOW_OK && membership->record != 0) {
+        status = core_group_reserve(core, membership->record, membership->index, number);
+        if (status != SNOW_OK)
+            return_places(core, number, write_number);
+    }
     if (status != SNOW_OK) {
         core_object_free(core, number);
         return status;
     }
     object->depth = depth_of(core, request, index);
-    object->gen = next_gen(core);
+    object->gen = core_next_gen(core);
     /* Also when the value it takes the place of is only hidden, on a silent node. */
     if ((item->flags & WIRE_PUT_REPLACE) || beside)
         object_flag(object, OBJECT_REPLACED);
     note_size(core, item->size);
     open_write(core, request, index, number, write_number);
+    struct write *write = core_write_of(core, number);
+
+    write->group = membership->record;
+    write->group_index = membership->index;
+    write->group_parent = membership->parent;
     answer_with_grant(core, request, index, key, number);
     return SNOW_OK;
 }
@@ -226,7 +252,7 @@ static bool settle_with_others(struct core *core, struct request *request, uint3
     for (; number != 0; number = core_object_next(&cursor)) {
         const struct object *object = core_object(core, number);
 
-        if (object->state == OBJECT_READABLE) {
+        if (core_object_state(core, number) == OBJECT_READABLE) {
             *beside = true;
             if (core_object_access(core, number) == ACCESS_NOW)
                 readable = number;
@@ -246,6 +272,10 @@ static bool settle_with_others(struct core *core, struct request *request, uint3
     if (readable != 0) {
         struct wire_put_grant *grant = core_answer_grant(core, request, index, SNOW_EXISTS);
 
+        if (!core_group_adopt(core, request, index, readable)) {
+            grant->reason = bytes_of_string("it is there, but not in that group");
+            core_count(core, CORE_METRIC_group_conflicts, 1);
+        }
         grant->gen = core_object(core, readable)->gen;
         core_count(core, CORE_METRIC_puts_existed, 1);
         return true;
@@ -261,18 +291,33 @@ static bool settle_with_others(struct core *core, struct request *request, uint3
 static enum snow_status answer_item(struct core *core, struct request *request, uint32_t index,
                                     const struct key_hash *key, bool queue_first)
 {
+    const struct wire_put_start_req *put = request->message;
     bool beside;
 
     if (core->expiry_pool.used > 0)
         core_expire_due(core, core_object_find(core, key->key, key->hash, OBJECT_READABLE));
     if (settle_with_others(core, request, index, key, &beside))
         return SNOW_OK;
-    if (queue_first && !list_is_empty(&core->room))
+    if (queue_first && !list_is_empty(&core->room) &&
+        !(put->members_count > 0 && core_group_goes_first(core, request, index)))
         return SNOW_NO_SPACE;
-    enum snow_status status = grant_item(core, request, index, key, beside);
+    struct membership membership;
+    uint32_t old = beside ? core_object_find(core, key->key, key->hash, OBJECT_READABLE) : 0;
+    enum snow_status status = core_group_admit(core, request, index, old, &membership);
 
+    if (status == SNOW_OK) {
+        status = grant_item(core, request, index, key, beside, &membership);
+        if (status != SNOW_OK)
+            core_group_dismiss(core, &membership);
+    }
     if (status == SNOW_OK || status == SNOW_NO_SPACE)
         return status;
+    if (status != SNOW_NO_MEMORY) {
+        struct wire_put_grant *refusal = core_answer_grant(core, request, index, status);
+
+        refusal->reason = bytes_of_string(membership.reason == NULL ? "" : membership.reason);
+        return SNOW_OK;
+    }
     struct wire_put_grant *grant = core_answer_grant(core, request, index, SNOW_BUSY);
 
     grant->hint_ms = 100;
@@ -357,6 +402,7 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
     if (request == NULL)
         return;
     struct key_hash *keys = core_out(core, put->items_count, sizeof(*keys));
+    bool groups_are_valid = core_put_groups_are_valid(put);
 
     for (uint32_t i = 0; i < put->items_count; i++)
         keys[i] = core_key_hash(put->items[i].key);
@@ -366,7 +412,10 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
     for (uint32_t i = 0; i < put->items_count; i++) {
         const struct wire_put_item *item = &put->items[i];
 
-        if (!item_is_valid(item))
+        if (!groups_are_valid)
+            core_answer_grant(core, request, i, SNOW_INVALID)->reason =
+                bytes_of_string("group id, size or flags out of range, or no such item or group");
+        else if (!item_is_valid(item))
             core_answer_grant(core, request, i, SNOW_INVALID)->reason =
                 bytes_of_string("key size, copies, pin, priority or flags out of range");
         else if (item->size > LIMIT_OBJECT_SIZE)
@@ -416,10 +465,14 @@ static void release_waiters(struct core *core, struct list *waiters)
 
 void core_write_fail(struct core *core, uint32_t object)
 {
+    uint32_t group = core_write_of(core, object)->group;
+    uint32_t index = core_write_of(core, object)->group_index;
     struct list waiters;
 
     core_write_detach(core, object, &waiters);
     core_close(core, object, CLOSE_ABORTED);
+    if (group != 0)
+        core_group_unreserve(core, group, index, object);
     release_waiters(core, &waiters);
 }
 
@@ -446,6 +499,22 @@ static void replica_masks(const struct core *core, uint32_t number, uint16_t *gr
     }
 }
 
+/* Its place may have been taken meanwhile by another key: then it is in none. */
+static void become_member(struct core *core, uint32_t number, const struct write *write)
+{
+    struct group *group = core_group_at(core, write->group);
+    uint32_t there = core_group_member(group, write->group_index);
+
+    if (there == 0 || there == number) {
+        group->version += there == 0;
+        core_group_join(core, number, write->group, write->group_index);
+        core_group_bind(core, write->group, write->group_parent);
+    } else {
+        core_count(core, CORE_METRIC_group_conflicts, 1);
+    }
+    core_group_unreserve(core, write->group, UINT32_MAX, 0);
+}
+
 /* The write is a value now, or it came second in the cluster's order: a younger one is there.  old:
  * the value of the key; 0: none. */
 static void publish(struct core *core, uint32_t number, uint32_t old)
@@ -454,15 +523,20 @@ static void publish(struct core *core, uint32_t number, uint32_t old)
     uint8_t pin = core_write_of(core, number)->pin;
     uint32_t pin_ms = core_write_of(core, number)->pin_ms;
     struct hint hint = core_write_of(core, number)->hint;
+    struct write write = *core_write_of(core, number);
     struct list waiters;
 
     core_write_detach(core, number, &waiters);
     if (old != 0 && core_object(core, old)->gen > object->gen) {
         core_close(core, number, CLOSE_REPLACED);
+        if (write.group != 0)
+            core_group_unreserve(core, write.group, write.group_index, number);
     } else {
         if (old != 0)
             core_close(core, old, CLOSE_REPLACED);
         core_apply_publish(core, number);
+        if (write.group != 0)
+            become_member(core, number, &write);
         object->uses = 1;
         core_victim_enter(core, number);
         core_count(core, CORE_METRIC_puts_done, 1);
@@ -509,6 +583,20 @@ static enum snow_status missing_gen(const struct core *core)
     return core_is_ready(core) ? SNOW_GONE : SNOW_UNKNOWN;
 }
 
+static bool group_is_closing(const struct core *core, uint32_t number)
+{
+    uint32_t group = core_write_of(core, number)->group;
+
+    return group != 0 && core_group_at(core, group)->state == WIRE_GROUP_CLOSING &&
+           !FAULT(core->faults, late_member);
+}
+
+static enum snow_status fail_late(struct core *core, uint32_t number)
+{
+    core_write_fail(core, number);
+    return SNOW_GONE;
+}
+
 static void end_item(struct core *core, struct request *request, uint32_t index)
 {
     const struct wire_put_end_req *end = request->message;
@@ -526,6 +614,8 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
         status = SNOW_UNKNOWN;
     else if (state == OBJECT_CLOSING)
         status = SNOW_GONE;
+    else if (state == OBJECT_WRITING && group_is_closing(core, number))
+        status = fail_late(core, number);
     else if (state == OBJECT_WRITING)
         status = settle_copies(core, number, item->replicas, &shortfall);
     if (status != SNOW_OK) {

@@ -63,7 +63,8 @@ static bool fill_row(struct node *node, uint32_t segment, uint32_t index,
                                        .object_offset = slot->object_offset,
                                        .key_hash_low = slot->key_hash_low,
                                        .key_hash_high = slot->key_hash_high,
-                                       .key = slots_key(slots, index)};
+                                       .key = slots_key(slots, index),
+                                       .extra = slots_extra(slots, index)};
     if (slot->state == WIRE_SLOT_CLOSED) {
         /* Something is still inside: the master must hold the extent until FREED (N3). */
         const struct activity *activity = node_activity_find(node, segment, index);
@@ -120,11 +121,11 @@ static void tell_more(struct node *node)
     }
     while (at < node->tell_end && at - message.first_slot < LIMIT_INVENTORY_SLOTS &&
            message.rows_count < LIMIT_INVENTORY_ROWS &&
-           bytes + ROW_BYTES + LIMIT_KEY_SIZE < ROWS_BYTES) {
+           bytes + ROW_BYTES + LIMIT_KEY_SIZE + LIMIT_EXTRA_SIZE < ROWS_BYTES) {
         struct wire_inventory_row *row = &rows[message.rows_count];
 
         if (fill_row(node, node->tell_segment, at++, row)) {
-            bytes += ROW_BYTES + row->key.size;
+            bytes += ROW_BYTES + row->key.size + row->extra.size;
             message.rows_count++;
         }
     }

@@ -379,7 +379,8 @@ static enum snow_status seal_one(struct node *node, const struct wire_seal_item 
                                          .flags = seal->flags,
                                          .tenant = seal->tenant,
                                          .mac = seal->mac,
-                                         .key = seal->key};
+                                         .key = seal->key,
+                                         .extra = seal->extra};
     enum snow_status status = node_write_check(node, &item);
 
     if (status != SNOW_OK)

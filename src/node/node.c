@@ -321,7 +321,7 @@ uint64_t node_held_bytes(const struct node *node, uint64_t granule)
     for (uint32_t i = 0; i < node->segment_count; i++) {
         for (uint32_t index = 0; index < node->segments[i].slots_ready; index++) {
             const struct slot *slot = &node->segments[i].table[index];
-            uint64_t held = slot->length + slots_tail(slot->key_length, slot->part);
+            uint64_t held = slot->length + slots_tail(slot);
 
             if (slot->state != WIRE_SLOT_FREE)
                 bytes += held == 0 ? granule : (held + granule - 1) / granule * granule;

@@ -188,7 +188,8 @@ static bool grant_holds(const struct node *node, const struct wire_write_item *i
                                   .replica = item->replica,
                                   .flags = item->flags,
                                   .tenant = item->tenant,
-                                  .key = hash_key(item->tenant, item->key)};
+                                  .key = hash_key(item->tenant, item->key),
+                                  .extra = grant_extra_hash(item->tenant, item->extra)};
 
     return node->has_secret && grant_write_mac(&node->secret, &fields) == item->mac;
 }
@@ -202,7 +203,8 @@ enum snow_status node_write_check(struct node *node, const struct wire_write_ite
 {
     if (!slot_is_ready(node, item->segment, item->slot) || item->key.size < 1 ||
         item->key.size > LIMIT_KEY_SIZE || item->start > item->length ||
-        item->size > item->length - item->start)
+        item->size > item->length - item->start || item->extra.size > LIMIT_EXTRA_SIZE ||
+        (item->part > 0 && item->extra.size > 0))
         return SNOW_INVALID;
     if (!grant_holds(node, item)) {
         node_count(node, NODE_METRIC_bad_grants, 1);

@@ -111,7 +111,7 @@ static void make_new(struct env *env, struct slots *slots, uint64_t data_size)
 static bool in_data(const struct slots *slots, const struct slot *slot)
 {
     uint64_t size = slots->ready;
-    uint64_t tail = slots_tail(slot->key_length, slot->part);
+    uint64_t tail = slots_tail(slot);
 
     return slot->offset <= size && slot->length <= size - slot->offset &&
            tail <= size - slot->offset - slot->length;
@@ -120,7 +120,8 @@ static bool in_data(const struct slots *slots, const struct slot *slot)
 static bool is_whole(const struct slots *slots, const struct slot *slot)
 {
     return slot->state == WIRE_SLOT_WRITTEN && slot->gen != 0 && slot->slot_crc == slot_crc(slot) &&
-           slot->key_length >= 1 && slot->key_length <= LIMIT_KEY_SIZE && in_data(slots, slot);
+           slot->key_length >= 1 && slot->key_length <= LIMIT_KEY_SIZE &&
+           slot->extra_length <= LIMIT_EXTRA_SIZE && in_data(slots, slot);
 }
 
 /* What an earlier process left: whole slots stay, all others are FREE. */
@@ -279,6 +280,13 @@ static void store_state(struct slot *slot, enum wire_slot_state state)
     __atomic_store_n(&slot->state, (uint8_t)state, __ATOMIC_RELEASE);
 }
 
+/* Where the key and the extra block of a slot of part 0 lie. */
+static uint8_t *names_of(const struct slots *slots, struct slot *slot)
+{
+    return slots_tail(slot) == 0 ? slot->inline_bytes
+                                 : slots->data.at + slot->offset + slot->length;
+}
+
 enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *item)
 {
     struct slot *slot = &slots->table[item->slot];
@@ -294,7 +302,7 @@ enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *
     slot->object_offset = item->object_offset;
     slot->data_crc = 0;
     slot->key_length = (uint16_t)item->key.size;
-    slot->extra_length = 0;
+    slot->extra_length = (uint16_t)item->extra.size;
     slot->part = item->part;
     slot->parts = item->parts;
     slot->replica = item->replica;
@@ -309,10 +317,13 @@ enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *
     slot->key_hash_low = hash.low;
     slot->key_hash_high = hash.high;
     memset(slot->inline_bytes, 0, sizeof(slot->inline_bytes));
-    if (item->part == 0 && item->key.size <= SLOT_INLINE)
-        memcpy(slot->inline_bytes, item->key.at, item->key.size);
-    else if (item->part == 0)
-        memcpy(slots->data.at + slot->offset + slot->length, item->key.at, item->key.size);
+    if (item->part == 0) {
+        uint8_t *names = names_of(slots, slot);
+
+        memcpy(names, item->key.at, item->key.size);
+        if (item->extra.size > 0)
+            memcpy(names + item->key.size, item->extra.at, item->extra.size);
+    }
     store_state(slot, WIRE_SLOT_WRITING);
     return SNOW_OK;
 }
@@ -371,6 +382,7 @@ bool slots_quarantine(struct slots *slots, uint32_t index, uint64_t offset, uint
     slot->offset = offset;
     slot->length = length;
     slot->key_length = 0;
+    slot->extra_length = 0;
     store_state(slot, WIRE_SLOT_CLOSED);
     return true;
 }
@@ -389,13 +401,20 @@ void slots_free(struct slots *slots, uint32_t index)
 
 struct bytes slots_key(const struct slots *slots, uint32_t index)
 {
-    const struct slot *slot = &slots->table[index];
+    struct slot *slot = &slots->table[index];
 
     if (slot->part != 0)
         return bytes_of(NULL, 0);
-    if (slot->key_length <= SLOT_INLINE)
-        return bytes_of(slot->inline_bytes, slot->key_length);
-    return bytes_of(slots->data.at + slot->offset + slot->length, slot->key_length);
+    return bytes_of(names_of(slots, slot), slot->key_length);
+}
+
+struct bytes slots_extra(const struct slots *slots, uint32_t index)
+{
+    struct slot *slot = &slots->table[index];
+
+    if (slot->part != 0 || slot->extra_length == 0)
+        return bytes_of(NULL, 0);
+    return bytes_of(names_of(slots, slot) + slot->key_length, slot->extra_length);
 }
 
 /* ---- check ---- */
@@ -439,7 +458,7 @@ const char *slots_check(const struct slots *slots)
     for (uint32_t i = 0; i < count && wrong == NULL; i++) {
         if (held[i]->offset < end)
             wrong = "two occupied slots overlap";
-        end = held[i]->offset + held[i]->length + slots_tail(held[i]->key_length, held[i]->part);
+        end = held[i]->offset + held[i]->length + slots_tail(held[i]);
     }
     free(held);
     return wrong;

@@ -17,8 +17,8 @@
  *   T4  Slots at and above slots_ready are FREE and were never used; no extent reaches above ready.
  *   T5  No more WRITING, WRITTEN or CLOSED slots overlap than the master granted: places come
  *       from it.
- * Keys above 96 bytes do not fit in the slot: their bytes follow those of the
- * object in the extent of part 0.
+ * A key and an extra block (what the master wants told again with it) of more than 96 bytes do not
+ * fit in the slot: their bytes follow those of the object in the extent of part 0.
  * Threads.  One thread per segment changes it. */
 #ifndef NODE_SLOTS_H
 #define NODE_SLOTS_H
@@ -110,13 +110,16 @@ uint64_t slots_close(struct slots *slots, uint32_t index, uint64_t gen);
 void slots_floor_raise(struct slots *slots, uint32_t index, uint64_t gen);
 void slots_free(struct slots *slots, uint32_t index);
 
-/* Key of a slot of part 0. */
+/* Key and extra block of a slot of part 0. */
 struct bytes slots_key(const struct slots *slots, uint32_t index);
+struct bytes slots_extra(const struct slots *slots, uint32_t index);
 
-/* Bytes that the extent of this part needs beside the object's. */
-static inline uint64_t slots_tail(size_t key_size, uint16_t part)
+/* Bytes that the extent of this slot needs beside the object's. */
+static inline uint64_t slots_tail(const struct slot *slot)
 {
-    return part == 0 && key_size > SLOT_INLINE ? key_size : 0;
+    uint32_t size = (uint32_t)slot->key_length + slot->extra_length;
+
+    return slot->part == 0 && size > SLOT_INLINE ? size : 0;
 }
 
 /* Verifies T1 and that no two occupied extents overlap: NULL, or what is wrong.  O(n log n). */

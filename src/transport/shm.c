@@ -201,6 +201,7 @@ static void fill_seal(const struct shm_copy *copy, struct wire_seal_item *to)
                                   .flags = item->flags,
                                   .mac = place->mac,
                                   .key = item->key,
+                                  .extra = item->extra,
                                   .checked = item->checked,
                                   .crc = item->crc};
 }
@@ -214,7 +215,7 @@ static uint32_t count_fitting(const struct shm_op *op)
     while (count < op->unsealed && count < LIMIT_BATCH_ITEMS) {
         const struct transport_item *item = op->to_seal[op->unsealed_first + count]->item;
 
-        size += wire_seal_item_size_min(WIRE_VERSION) + item->key.size;
+        size += wire_seal_item_size_min(WIRE_VERSION) + item->key.size + item->extra.size;
         if (size > SEAL_BODY_MAX)
             break;
         count++;

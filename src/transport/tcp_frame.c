@@ -37,7 +37,7 @@ static const struct transport_options *options_of(const struct tcp_link *link)
 
 static size_t message_size(const struct transport_op *op, const struct transport_item *item)
 {
-    return op->write ? wire_write_item_size_min(WIRE_VERSION) + item->key.size
+    return op->write ? wire_write_item_size_min(WIRE_VERSION) + item->key.size + item->extra.size
                      : wire_read_item_size_min(WIRE_VERSION);
 }
 
@@ -274,6 +274,7 @@ static struct wire_write_item write_item(struct tcp_piece *piece)
                                     .flags = item->flags,
                                     .mac = place->mac,
                                     .key = item->key,
+                                    .extra = item->extra,
                                     .start = piece->start,
                                     .size = piece->size,
                                     .crc = piece->crc};

@@ -72,6 +72,7 @@ struct transport_item {
 
     /* Writes only. */
     struct bytes key;
+    struct bytes extra;   /* of part 0, as it was granted; may be empty */
     uint64_t object_size; /* bytes */
     uint16_t flags;       /* WIRE_SLOT_* */
     bool covered; /* what this range leaves out of the extent came before, by the same way */

@@ -2,7 +2,7 @@
 
 #include "base/codec.h"
 
-#define GRANT_BYTES 96u
+#define GRANT_BYTES 112u
 
 enum { PURPOSE_WRITE = 1, PURPOSE_READ = 2, PURPOSE_KEY_ID = 3 };
 
@@ -30,6 +30,11 @@ static uint8_t *put_place(uint8_t *at, uint8_t purpose, const struct grant_field
     return put_u64(at, fields->length);
 }
 
+struct hash128 grant_extra_hash(uint32_t tenant, struct bytes extra)
+{
+    return extra.size == 0 ? (struct hash128){0} : hash_key(tenant, extra);
+}
+
 uint64_t grant_write_mac(const struct hash128 *secret, const struct grant_fields *fields)
 {
     uint8_t data[GRANT_BYTES];
@@ -44,6 +49,10 @@ uint64_t grant_write_mac(const struct hash128 *secret, const struct grant_fields
     at = put_u32(at, fields->tenant);
     at = put_u64(at, fields->key.low);
     at = put_u64(at, fields->key.high);
+    if (fields->extra.low != 0 || fields->extra.high != 0) {
+        at = put_u64(at, fields->extra.low);
+        at = put_u64(at, fields->extra.high);
+    }
     return siphash(secret, data, (size_t)(at - data));
 }
 

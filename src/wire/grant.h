@@ -30,8 +30,12 @@ struct grant_fields {
     uint8_t replica;
     uint16_t flags; /* WIRE_SLOT_* */
     uint32_t tenant;
-    struct hash128 key; /* hash_key of tenant and key */
+    struct hash128 key;   /* hash_key of tenant and key */
+    struct hash128 extra; /* grant_extra_hash */
 };
+
+/* Of the extra block that a slot of part 0 stores; zeros when there is none. */
+struct hash128 grant_extra_hash(uint32_t tenant, struct bytes extra);
 
 uint64_t grant_write_mac(const struct hash128 *secret, const struct grant_fields *fields);
 uint64_t grant_read_mac(const struct hash128 *secret, const struct grant_fields *fields);

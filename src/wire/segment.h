@@ -32,7 +32,7 @@ struct slot {
     uint32_t data_crc; /* crc32c of the length bytes */
     uint32_t slot_crc; /* crc32c of the slot as WRITTEN, without floor_gen and this */
     uint16_t key_length;
-    uint16_t extra_length; /* 0 until groups come */
+    uint16_t extra_length; /* bytes behind the key; part 0 only */
     uint16_t part;
     uint16_t parts;
     uint8_t replica;

@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 #define WIRE_DEPTH_UNKNOWN UINT32_MAX
-#define WIRE_KEY_INLINE 96u /* longer keys lie behind the bytes of part 0 in its extent */
+/* What is longer, key and extra block together, lies behind the bytes of part 0 in its extent. */
+#define WIRE_KEY_INLINE 96u
 
 enum wire_role {
     WIRE_ROLE_CLIENT = 1,
@@ -33,6 +34,34 @@ enum wire_slot_state {
 #define WIRE_PUT_REPLACE (1u << 0) /* write beside an existing value and take its place */
 #define WIRE_PUT_DONE (1u << 1)    /* its chain is not continued: it goes first */
 #define WIRE_PUT_EXPIRES (1u << 2) /* after expires_ms */
+
+/* put_group.flags */
+#define WIRE_GROUP_ATOMIC (1u << 0)  /* members are not seen before the group is complete */
+#define WIRE_GROUP_CASCADE (1u << 1) /* removing one member removes all */
+#define WIRE_GROUP_ADOPT (1u << 2)   /* what is there and in no group becomes a member as it is */
+#define WIRE_GROUP_ALL 0x7u
+#define WIRE_GROUP_INDEX_ANY UINT32_MAX
+#define WIRE_GROUP_MISSING_MAX 64u
+
+enum wire_group_state {
+    WIRE_GROUP_NONE = 0,
+    WIRE_GROUP_FORMING = 1,
+    WIRE_GROUP_OPEN = 2,
+    WIRE_GROUP_COMPLETE = 3,
+    WIRE_GROUP_DEGRADED = 4,
+    WIRE_GROUP_RECOVERING = 5,
+    WIRE_GROUP_CLOSING = 6
+};
+enum wire_group_hold {
+    WIRE_GROUP_HOLD_NEW = 0,
+    WIRE_GROUP_HOLD_JOIN = 1, /* or renew */
+    WIRE_GROUP_HOLD_LEAVE = 2
+};
+
+/* match_req.flags, group_get_req.flags, above those of look-ups */
+#define WIRE_MATCH_GROUPS (1u << 16) /* the keys are ids of groups */
+#define WIRE_GROUP_GET_PARTIAL \
+    (1u << 17) /* what is there of a group that is not complete will do */
 
 /* hint_req.flags */
 #define WIRE_HINT_TOUCH (1u << 0)    /* counts a use */
@@ -62,9 +91,11 @@ enum wire_slot_state {
 #define WIRE_FOUND_LEASED (1u << 2)
 #define WIRE_FOUND_REPLACED (1u << 3)
 #define WIRE_FOUND_SUSPECT (1u << 4) /* with NOT_FOUND: it is only on nodes that are silent */
+#define WIRE_FOUND_MEMBER (1u << 5)  /* of a group */
 
 /* remove_req.flags */
 #define WIRE_REMOVE_FORCE (1u << 0) /* guarded ones too */
+#define WIRE_REMOVE_GROUP (1u << 1) /* of members, their groups whole */
 
 /* write_item.flags, inventory_row.flags */
 #define WIRE_SLOT_REPLACED (1u << 0)

@@ -1,5 +1,4 @@
 /* A small world around one core: sessions, and nodes that do what they are told.
- *
  * Every step is followed by core_check.  Every reply is checked: it encodes into a frame, each item
  * of a request is answered once, the last reply is marked and nothing comes after it.  A node keeps
  * the state of its slots, as an inventory would tell it; it acknowledges forgets at once unless
@@ -183,7 +182,8 @@ static inline void world_reply(struct world *world, const struct core_output *ou
         }
     } else if (output->type == WIRE_put_end || output->type == WIRE_put_abort ||
                output->type == WIRE_put_renew || output->type == WIRE_remove ||
-               output->type == WIRE_pin || output->type == WIRE_hint) {
+               output->type == WIRE_pin || output->type == WIRE_hint ||
+               output->type == WIRE_group_remove) {
         const struct wire_put_end_rep *reply = output->message;
 
         for (uint32_t i = 0; i < reply->items_count; i++) {
@@ -439,6 +439,14 @@ static inline struct world_request *put_start(struct world *world, uint64_t sess
     return put_send(world, session, put_message(world, operation, key, size), 0);
 }
 
+/* As a node keeps what it is given. */
+static inline struct bytes world_keep(struct world *world, struct bytes data)
+{
+    uint8_t *copy = world_take(world, data.size, 1);
+
+    return bytes_of(data.size == 0 ? copy : memcpy(copy, data.at, data.size), data.size);
+}
+
 /* The client writes the bytes: the nodes' slots turn WRITTEN, if the grant is one. */
 static inline void grant_write(struct world *world, struct bytes key, uint64_t size,
                                const struct wire_put_grant *grant, uint16_t flags)
@@ -468,6 +476,8 @@ static inline void grant_write(struct world *world, struct bytes key, uint64_t s
                                       .flags = flags,
                                       .key = hash};
 
+        if (place->part == 0)
+            fields.extra = grant_extra_hash(0, grant->extra);
         assert_int_equal(place->mac, grant_write_mac(&node->secret, &fields));
         struct world_slot *slot = &node->slots[place->segment][place->slot];
 
@@ -485,8 +495,10 @@ static inline void grant_write(struct world *world, struct bytes key, uint64_t s
                                                 .object_offset = place->object_offset,
                                                 .key_hash_low = hash.low,
                                                 .key_hash_high = hash.high};
-        if (place->part == 0)
+        if (place->part == 0) {
             slot->row.key = key;
+            slot->row.extra = world_keep(world, grant->extra);
+        }
     }
 }
 

@@ -1,21 +1,5 @@
 /* A master that starts again: it knows nothing, and learns from the nodes. */
-#include "harness.h"
-
-/* The master is gone and comes back with the next term; it expects these nodes. */
-static void restart(struct world *world)
-{
-    static struct core_expected expected[LIMIT_NODES];
-
-    world->start.expected_count = core_expected_count(world->core);
-    for (uint32_t i = 0; i < world->start.expected_count; i++)
-        expected[i] = core_expected_at(world->core, i);
-    world->start.expected = expected;
-    world->start.term = core_term(world->core) + 1;
-    world_close(world);
-    for (uint32_t i = 0; i < world->node_count; i++)
-        world->nodes[i].linked = false;
-    world_open(world);
-}
+#include "restart.h"
 
 static uint64_t put_spread(struct world *world, uint64_t session, const char *key, uint64_t size,
                            uint8_t replicas, bool replace)
@@ -52,7 +36,7 @@ static void test_learns_again(void **state)
     put(world, small.session, long_key, 4096);
     uint64_t used = world_metric(world, "used_bytes");
 
-    restart(world);
+    world_restart(world);
     assert_false(core_is_ready(world->core));
     small.session = session_open(world, 0);
     /* Not known yet. */
@@ -99,7 +83,7 @@ static void test_several_parts_and_copies(void **state)
     uint64_t twice = put_spread(&world, session, "twice", 1000, 2, false);
     uint64_t large = put_spread(&world, session, "large", 3 * MIB / 2, 1, false);
 
-    restart(&world);
+    world_restart(&world);
     session = session_open(&world, 0);
     for (uint32_t i = 0; i < 2; i++) {
         node_mount(&world, &world.nodes[i]);
@@ -130,7 +114,7 @@ static void test_incomplete_goes_when_all_are_in(void **state)
     uint64_t session = session_open(&world, 0);
 
     put_spread(&world, session, "large", 3 * MIB / 2, 1, false);
-    restart(&world);
+    world_restart(&world);
     session = session_open(&world, 0);
     node_mount(&world, &world.nodes[0]);
     node_tell_all(&world, &world.nodes[0]);
@@ -159,7 +143,7 @@ static void test_slow_inventory_is_waited_for(void **state)
     (void)state;
     small_open(&small, MIB);
     put(world, small.session, "a", 100);
-    restart(world);
+    world_restart(world);
     world_live(world, 55 * NS_PER_S);
     node_mount(world, small.node);
     world_live(world, 20 * NS_PER_S); /* it lives, but has not told all when the wait is over */
@@ -199,7 +183,7 @@ static void test_younger_version_wins(void **state)
 
         assert_int_equal(end->statuses[0].status, SNOW_UNCERTAIN);
         assert_int_equal(end->statuses[0].node, world.nodes[holder].number);
-        restart(&world);
+        world_restart(&world);
         session = session_open(&world, 0);
         struct world_node *first = &world.nodes[order == 0 ? holder : 1 - holder];
         struct world_node *second = &world.nodes[order == 0 ? 1 - holder : holder];
@@ -243,7 +227,7 @@ static void test_removal_while_a_node_is_missing(void **state)
 
     put_spread(&world, session, "a", 100, 2, false);
     put_spread(&world, session, "b", 100, 2, false);
-    restart(&world);
+    world_restart(&world);
     session = session_open(&world, 0);
     node_mount(&world, &world.nodes[0]);
     node_tell_all(&world, &world.nodes[0]);
@@ -282,7 +266,7 @@ static void test_removal_before_a_copy_is_told(void **state)
     uint64_t session = session_open(&world, 0);
 
     put_spread(&world, session, "a", 100, 2, false);
-    restart(&world);
+    world_restart(&world);
     session = session_open(&world, 0);
     world.nodes[0].holds_freed = true;
     node_mount(&world, &world.nodes[0]);
@@ -322,7 +306,7 @@ static void test_pins_are_learned(void **state)
                     i == 0 ? WIRE_SLOT_SOFT_PIN : WIRE_SLOT_HARD_PIN);
         put_end_gen(world, small.session, key, request->grants[0].gen, 1);
     }
-    restart(world);
+    world_restart(world);
     node_mount(world, small.node);
     node_tell_all(world, small.node);
     small.session = session_open(world, 0);
@@ -445,7 +429,7 @@ static void test_remount_in_the_middle(void **state)
     put(world, small.session, "c", 100);
     uint32_t b = lookup(world, small.session, "b")->places[0].slot;
 
-    restart(world);
+    world_restart(world);
     small.session = session_open(world, 0);
     node_mount(world, small.node);
     assert_int_equal(node_tell(world, small.node, 0, 0, 128, false), SNOW_OK);

@@ -1,0 +1,154 @@
+/* What the files of groups offer the rest of the core.  Private to core/. */
+#ifndef CORE_GROUP_H
+#define CORE_GROUP_H
+
+#include "core/inside.h"
+
+/* ---- group.c ---- */
+
+struct group *core_group_at(const struct core *core, uint32_t record);
+struct bytes core_group_id(const struct core *core, uint32_t record);
+
+/* Walks the groups of an id that are not CLOSING. */
+struct group_cursor {
+    struct index_cursor at;
+    struct bytes id;
+    const struct core *core;
+    uint32_t number;
+};
+uint32_t core_group_first(const struct core *core, const struct key_hash *id,
+                          struct group_cursor *cursor);
+uint32_t core_group_next(struct group_cursor *cursor);
+/* The newest of them; 0: none. */
+uint32_t core_group_find(const struct core *core, const struct key_hash *id);
+
+/* A group without members yet; it is freed with its last one.  0: out of memory. */
+uint32_t core_group_create(struct core *core, const struct key_hash *id, uint64_t ggen,
+                           uint32_t size, uint32_t flags);
+/* It goes, whole; its open writes fail. */
+void core_group_close(struct core *core, uint32_t record, enum close_reason reason);
+void core_group_close_step(struct core *core, uint32_t record);
+void core_groups_close_step(struct core *core);
+
+uint32_t core_group_member(const struct group *group, uint32_t index);      /* an object; 0: none */
+uint32_t core_group_first_member(const struct core *core, uint32_t record); /* READABLE */
+/* WIRE_GROUP_INDEX_ANY: all are taken. */
+uint32_t core_group_free_index(const struct group *group);
+/* A write of this member is open: until core_group_unreserve.  NO_MEMORY. */
+MUST_CHECK enum snow_status core_group_reserve(struct core *core, uint32_t record, uint32_t index,
+                                               uint32_t number);
+void core_group_unreserve(struct core *core, uint32_t record, uint32_t index, uint32_t number);
+/* A READABLE object becomes a member; its index is free, or its own. */
+void core_group_join(struct core *core, uint32_t number, uint32_t record, uint32_t index);
+/* The object is a member no more, if it was one: it goes. */
+void core_group_leave(struct core *core, uint32_t number);
+
+bool core_group_may_go(const struct core *core, const struct object *unit);
+uint32_t core_group_leaf(const struct core *core, uint32_t record);
+/* Members were pinned softly, or are no more: with one of them the whole is. */
+void core_group_soft_pin(struct core *core, uint32_t record);
+/* Binds the group to its parent, if that is there and not as deep. */
+void core_group_bind(struct core *core, uint32_t record, struct hash128 parent);
+/* All inventories are in: it is what its members say. */
+void core_group_recovered(struct core *core, uint32_t record);
+void core_group_check(struct core *core, uint32_t record);
+
+/* The group of a READABLE member; NULL: it is in none. */
+static inline struct group *core_group_of(const struct core *core, const struct object *object)
+{
+    return object->grouped ? core_group_at(core, object->prev) : NULL;
+}
+
+/* Members of an atomic group are not seen before it is whole. */
+static inline bool core_group_hides(const struct core *core, uint32_t number)
+{
+    const struct group *group = core_group_of(core, core_object(core, number));
+
+    return group != NULL && (group->flags & WIRE_GROUP_ATOMIC) != 0 &&
+           group->state != WIRE_GROUP_COMPLETE;
+}
+
+/* ---- group_form.c: time, and room for groups that are being formed ---- */
+
+void core_group_timer_end(struct core *core, struct group *group);
+void core_group_timer_degraded(struct core *core, struct group *group);
+/* A member came: the time to form begins anew. */
+void core_group_progress(struct core *core, struct group *group);
+
+/* What a put says of an item's group; NULL: nothing. */
+const struct wire_put_member *core_member_of(const struct wire_put_start_req *put, uint32_t item);
+bool core_put_groups_are_valid(const struct wire_put_start_req *put);
+/* Bytes of the extra block that the slot of an item stores. */
+uint64_t core_extra_bytes(const struct wire_put_start_req *put, uint32_t item);
+struct bytes core_group_extra(struct core *core, const struct write *write);
+
+/* Where an item of a put goes. */
+struct membership {
+    uint32_t record; /* 0: it is in no group */
+    uint32_t index;
+    struct hash128 parent;
+    const char *reason; /* when it is refused */
+};
+/* OK; NO_SPACE: not yet, others are being formed; else why not.  old: the value that it is to
+ * replace, or 0. */
+MUST_CHECK enum snow_status core_group_admit(struct core *core, const struct request *request,
+                                             uint32_t item, uint32_t old,
+                                             struct membership *membership);
+/* The item was admitted but not granted. */
+void core_group_dismiss(struct core *core, const struct membership *membership);
+/* The item has to wait until a group is formed. */
+bool core_group_must_wait(const struct core *core, const struct request *request, uint32_t item);
+/* Its group is being formed and admitted: it goes before others. */
+bool core_group_goes_first(const struct core *core, const struct request *request, uint32_t item);
+/* Of groups that stand in each other's way the youngest one gives up.  False: there are not two. */
+bool core_group_yield(struct core *core);
+/* What is there becomes a member as it is.  True: it is one now, or was. */
+bool core_group_adopt(struct core *core, const struct request *request, uint32_t item,
+                      uint32_t number);
+
+/* ---- group_learn.c: inventories ---- */
+
+/* The extra block of a row: of this version, READABLE or still RECOVERING. */
+void core_group_learn(struct core *core, uint32_t number, struct bytes extra);
+void core_group_unlist_recovering(struct core *core, uint32_t record);
+/* A RECOVERING version can be read now, or goes. */
+void core_group_learned(struct core *core, uint32_t number, bool readable);
+/* Groups that are still RECOVERING are settled, a bounded number a step. */
+void core_groups_recover_step(struct core *core);
+
+/* ---- group_ask.c: requests ---- */
+
+void core_group_stat(struct core *core, const struct core_input *input, uint32_t session);
+void core_group_get(struct core *core, const struct core_input *input, uint32_t session);
+void core_group_remove(struct core *core, const struct core_input *input, uint32_t session);
+void core_group_broken(struct core *core, const struct core_input *input, uint32_t session);
+void core_group_list(struct core *core, const struct core_input *input);
+/* A group that somebody waits for has come to something. */
+void core_group_waits_look(struct core *core, struct bytes id);
+void core_group_stat_expire(struct core *core, struct request *request);
+void core_group_remove_done(struct core *core, struct request *request, uint32_t item,
+                            enum snow_status status);
+
+uint64_t core_group_bytes(const struct core *core, uint32_t record); /* of its READABLE members */
+bool core_some_node_is_away(const struct core *core);
+bool core_group_member_is_there(const struct core *core, uint32_t number);
+/* away: some node is silent. */
+enum wire_group_state core_group_state_now(const struct core *core, const struct group *group,
+                                           bool away);
+
+/* ---- group_hold.c ---- */
+
+/* Whether that hold stands for this group as it is: OK, GONE, CHANGED. */
+enum snow_status core_group_hold_check(struct core *core, uint64_t id, uint32_t record);
+
+void core_group_hold(struct core *core, const struct core_input *input, uint32_t session);
+void core_group_holds_end(struct core *core, uint32_t record);
+/* Bytes of its marks; verifies H2. */
+uint64_t core_group_marks_check(const struct core *core, const struct session *session);
+void core_group_marks_end(struct core *core, uint32_t session);
+
+/* ---- match.c ---- */
+
+void core_match(struct core *core, const struct core_input *input, uint32_t session);
+
+#endif

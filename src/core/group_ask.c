@@ -1,0 +1,466 @@
+/* Questions about groups, and their removal.
+ *
+ * Invariants.
+ *   A1  What is told of one group in one reply is of one instant: the step answers it whole.
+ *   A2  Who waits for a group to be complete is answered when it is, when it goes, or at the end of
+ *       the wait time with what it is then.
+ * Threads.  The core's own. */
+#include "core/group.h"
+
+#include <stdlib.h>
+
+#define WAIT_HINT_MS 50u
+
+/* ---- what a group is, for everybody ---- */
+
+uint64_t core_group_bytes(const struct core *core, uint32_t record)
+{
+    const struct group *group = core_group_at(core, record);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        uint32_t number = group->members[i];
+
+        if (number != 0 && core_object(core, number)->state == OBJECT_READABLE)
+            bytes += core_object_bytes(core, number);
+    }
+    return bytes;
+}
+
+bool core_some_node_is_away(const struct core *core)
+{
+    for (uint32_t i = 0; i < core->node_count; i++) {
+        if (core->nodes[i]->state == NODE_SUSPECT)
+            return true;
+    }
+    return false;
+}
+
+bool core_group_member_is_there(const struct core *core, uint32_t number)
+{
+    return number != 0 && core_object(core, number)->state == OBJECT_READABLE &&
+           core_object_access(core, number) == ACCESS_NOW;
+}
+
+/* Members on silent nodes count as lost until they return. */
+enum wire_group_state core_group_state_now(const struct core *core, const struct group *group,
+                                           bool away)
+{
+    enum wire_group_state state = (enum wire_group_state)group->state;
+
+    if (!away || (state != WIRE_GROUP_COMPLETE && state != WIRE_GROUP_OPEN))
+        return state;
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        uint32_t number = group->members[i];
+
+        if (number != 0 && core_object(core, number)->state == OBJECT_READABLE &&
+            !core_group_member_is_there(core, number))
+            return WIRE_GROUP_DEGRADED;
+    }
+    return state;
+}
+
+static void tell_missing(struct core *core, const struct group *group, struct wire_group_info *info)
+{
+    uint32_t count = group->size > 0 ? group->size : group->capacity;
+
+    info->missing = core_out(core, WIRE_GROUP_MISSING_MAX, sizeof(*info->missing));
+    for (uint32_t i = 0; i < count && info->missing_count < WIRE_GROUP_MISSING_MAX; i++) {
+        if (!core_group_member_is_there(core, core_group_member(group, i)) && group->size > 0)
+            info->missing[info->missing_count++].index = i;
+    }
+}
+
+static void tell_group(struct core *core, const struct key_hash *id, struct wire_group_info *info)
+{
+    uint32_t record = core_group_find(core, id);
+
+    info->status = SNOW_OK;
+    if (id->key.size < 1 || id->key.size > LIMIT_GROUP_ID_SIZE) {
+        info->status = SNOW_INVALID;
+        core_count(core, CORE_METRIC_bad_requests, 1);
+        return;
+    }
+    if (record == 0 || core_expire_due(core, record)) {
+        info->status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
+        return;
+    }
+    const struct group *group = core_group_at(core, record);
+    bool away = core_some_node_is_away(core);
+
+    info->state = (uint8_t)core_group_state_now(core, group, away);
+    info->flags = group->flags & WIRE_GROUP_ALL;
+    info->ggen = group->ggen;
+    info->version = group->version;
+    info->size = group->size;
+    info->bytes = core_group_bytes(core, record);
+    for (uint32_t i = 0; i < group->capacity; i++)
+        info->present += core_group_member_is_there(core, group->members[i]);
+    if (info->present < group->size)
+        tell_missing(core, group, info);
+}
+
+/* ---- group_stat ---- */
+
+static void answer_info(struct core *core, struct request *request, uint32_t index)
+{
+    const struct wire_group_stat_req *message = request->message;
+    struct key_hash id = core_key_hash(message->ids[index].key);
+    struct wire_group_info *info = core_answer_info(core, request, index);
+
+    tell_group(core, &id, info);
+    info->index = index;
+}
+
+/* It may come to something within the wait time: one that is being formed, or not begun yet. */
+static bool is_worth_waiting(const struct core *core, const struct key_hash *id)
+{
+    uint32_t record = core_group_find(core, id);
+    const struct group *group = record == 0 ? NULL : core_group_at(core, record);
+
+    return group == NULL || group->state == WIRE_GROUP_FORMING ||
+           group->state == WIRE_GROUP_RECOVERING;
+}
+
+static void wait_or_answer(struct core *core, struct request *request, uint32_t index)
+{
+    const struct wire_group_stat_req *message = request->message;
+    struct key_hash id = core_key_hash(message->ids[index].key);
+    struct waiter *waiter = NULL;
+
+    if (request->wait_ns > 0 && id.key.size >= 1 && id.key.size <= LIMIT_GROUP_ID_SIZE &&
+        is_worth_waiting(core, &id))
+        waiter = core_waiter_create(core, request, index);
+    if (waiter == NULL) {
+        answer_info(core, request, index);
+        return;
+    }
+    list_push(&core->group_waits, &waiter->link);
+}
+
+void core_group_stat(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_group_stat_req *message = input->message;
+    struct request *request = core_request_open(core, input, session, message->ids_count);
+
+    if (request == NULL)
+        return;
+    request->wait_ns = (uint64_t)message->wait_ms * NS_PER_MS;
+    for (uint32_t i = 0; i < message->ids_count; i++)
+        wait_or_answer(core, request, i);
+}
+
+void core_group_waits_look(struct core *core, struct bytes id)
+{
+    list_each (&core->group_waits, link, next) {
+        struct waiter *waiter = list_entry(link, struct waiter, link);
+        struct request *request = waiter->request;
+        const struct wire_group_stat_req *message = request->message;
+        uint32_t index = waiter->item;
+
+        if (!bytes_equal(message->ids[index].key, id))
+            continue;
+        core_waiter_end(core, waiter);
+        answer_info(core, request, index);
+    }
+}
+
+void core_group_stat_expire(struct core *core, struct request *request)
+{
+    struct list_link *link;
+
+    while ((link = list_first(&request->waiters)) != NULL) {
+        struct waiter *waiter = list_entry(link, struct waiter, of_request);
+        uint32_t index = waiter->item;
+
+        core_waiter_end(core, waiter);
+        answer_info(core, request, index);
+    }
+}
+
+/* ---- group_get ---- */
+
+/* Which of the group's indexes are asked for, one after the other. */
+struct asked {
+    const struct wire_group_get_req *message;
+    const struct group *group;
+    uint32_t at;   /* in message->indexes */
+    uint32_t next; /* index, when all are asked for */
+};
+
+static bool next_index(struct asked *asked, uint32_t *index)
+{
+    const struct wire_group_get_req *message = asked->message;
+
+    if (message->indexes_count == 0) {
+        uint32_t end = asked->group->size > 0 ? asked->group->size : asked->group->capacity;
+
+        *index = asked->next++;
+        return *index < end;
+    }
+    while (asked->at < message->indexes_count && message->indexes[asked->at].index < message->first)
+        asked->at++;
+    if (asked->at >= message->indexes_count)
+        return false;
+    *index = message->indexes[asked->at++].index;
+    return true;
+}
+
+/* Whether its members may be told of now. */
+static enum snow_status may_read(struct core *core, const struct wire_group_get_req *message,
+                                 uint32_t record, enum wire_group_state state)
+{
+    const struct group *group = core_group_at(core, record);
+    bool partial =
+        (message->flags & WIRE_GROUP_GET_PARTIAL) != 0 && (group->flags & WIRE_GROUP_ATOMIC) == 0;
+
+    if (message->ggen != 0 && (message->ggen != group->ggen || message->version != group->version))
+        return SNOW_CHANGED;
+    if (message->hold != 0) {
+        enum snow_status status = core_group_hold_check(core, message->hold, record);
+
+        if (status != SNOW_OK)
+            return status;
+    }
+    if (state == WIRE_GROUP_RECOVERING)
+        return SNOW_UNKNOWN;
+    if (state == WIRE_GROUP_FORMING && !partial)
+        return SNOW_NOT_READY;
+    if (state == WIRE_GROUP_DEGRADED && message->indexes_count == 0 && !partial)
+        return SNOW_GROUP_BROKEN;
+    return SNOW_OK;
+}
+
+static void tell_member(struct core *core, uint32_t number, uint32_t index,
+                        struct wire_group_member *member)
+{
+    struct wire_found found = {0};
+
+    core_read_places(core, number, UINT32_MAX, &found);
+    *member = (struct wire_group_member){.index = index,
+                                         .key = core_object_key(core, number),
+                                         .gen = core_object(core, number)->gen,
+                                         .size = core_object(core, number)->size,
+                                         .places = found.places,
+                                         .places_count = found.places_count};
+}
+
+/* Tells members until the frame is full. */
+static enum snow_status tell_members(struct core *core, struct asked *asked,
+                                     struct wire_group_get_rep *reply, uint32_t *numbers)
+{
+    bool partial = (asked->message->flags & WIRE_GROUP_GET_PARTIAL) != 0;
+    uint64_t bytes = CORE_REPLY_BYTES;
+    uint32_t index;
+
+    reply->next = WIRE_GROUP_INDEX_ANY;
+    while (next_index(asked, &index)) {
+        uint32_t number = core_group_member(asked->group, index);
+
+        if (index < asked->message->first)
+            continue;
+        if (!core_group_member_is_there(core, number)) {
+            if (partial || (asked->group->size == 0 && asked->message->indexes_count == 0))
+                continue;
+            reply->broken = index;
+            return SNOW_GROUP_BROKEN;
+        }
+        struct wire_group_member *member = &reply->members[reply->members_count];
+
+        tell_member(core, number, index, member);
+        bytes += CORE_ROW_BYTES + member->key.size + member->places_count * CORE_PLACE_BYTES;
+        if ((bytes > LIMIT_BODY_SIZE && reply->members_count > 0) ||
+            reply->members_count == LIMIT_BATCH_ITEMS) {
+            reply->next = index;
+            return SNOW_OK;
+        }
+        numbers[reply->members_count++] = number;
+    }
+    return SNOW_OK;
+}
+
+static enum snow_status get_group(struct core *core, const struct wire_group_get_req *message,
+                                  uint32_t session, struct wire_group_get_rep *reply)
+{
+    struct key_hash id = core_key_hash(message->id);
+    uint32_t record = core_group_find(core, &id);
+    uint32_t *numbers = core_out(core, LIMIT_BATCH_ITEMS + 1, sizeof(*numbers));
+    enum snow_status status;
+
+    reply->members = core_out(core, LIMIT_BATCH_ITEMS + 1, sizeof(*reply->members));
+    if (message->id.size < 1 || message->id.size > LIMIT_GROUP_ID_SIZE)
+        return SNOW_INVALID;
+    if (record == 0 || core_expire_due(core, record))
+        return core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
+    const struct group *group = core_group_at(core, record);
+    struct asked asked = {.message = message, .group = group, .next = message->first};
+    enum wire_group_state state = core_group_state_now(core, group, core_some_node_is_away(core));
+
+    reply->state = (uint8_t)state;
+    reply->ggen = group->ggen;
+    reply->version = group->version;
+    reply->size = group->size;
+    reply->present = group->present;
+    reply->broken = WIRE_GROUP_INDEX_ANY;
+    status = may_read(core, message, record, state);
+    if (status == SNOW_OK)
+        status = tell_members(core, &asked, reply, numbers);
+    if (status != SNOW_OK) {
+        reply->members_count = 0;
+        return status;
+    }
+    struct wire_lookup_req as_lookup = {.operation = message->operation,
+                                        .position = message->first,
+                                        .flags = message->flags | WIRE_LOOKUP_PLACES,
+                                        .keys_count = reply->members_count};
+
+    core_read_touch_found(core, &as_lookup, numbers);
+    if (message->operation != 0)
+        reply->lease_ms = core_read_remember(core, &as_lookup, session, numbers);
+    return SNOW_OK;
+}
+
+void core_group_get(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_group_get_req *message = input->message;
+    struct wire_group_get_rep *reply = core_out(core, 1, sizeof(*reply));
+
+    reply->status = (int32_t)get_group(core, message, session, reply);
+    core_count(core, CORE_METRIC_bad_requests, reply->status == SNOW_INVALID);
+    core_reply(core, input->token, WIRE_group_get, reply);
+}
+
+/* ---- group_remove ---- */
+
+/* Answered when the holders of all members have acknowledged: one waiter a member. */
+static void remove_group(struct core *core, struct request *request, uint32_t item)
+{
+    const struct wire_group_remove_req *message = request->message;
+    struct key_hash id = core_key_hash(message->ids[item].key);
+    uint32_t record = core_group_find(core, &id);
+
+    if (id.key.size < 1 || id.key.size > LIMIT_GROUP_ID_SIZE) {
+        core_answer_status(core, request, item, SNOW_INVALID, 0, 0);
+        return;
+    }
+    if (record == 0) {
+        core_answer_status(core, request, item, core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN,
+                           0, 0);
+        return;
+    }
+    const struct group *group = core_group_at(core, record);
+    uint32_t capacity = group->capacity;
+    struct key_hash *keys = core_out(core, capacity, sizeof(*keys));
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < capacity; i++) {
+        uint32_t number = group->members[i];
+
+        if (number != 0 && core_object(core, number)->state == OBJECT_READABLE)
+            keys[count++] = core_copy_key(core, number);
+    }
+    request->items_open[item] = count + 1;
+    core_group_close(core, record, CLOSE_REMOVED);
+    for (uint32_t i = 0; i < count; i++)
+        core_close_wait(core, keys[i], request, item,
+                        core_is_ready(core) ? SNOW_OK : SNOW_UNCERTAIN, 0);
+    core_group_remove_done(core, request, item, SNOW_OK);
+}
+
+void core_group_remove_done(struct core *core, struct request *request, uint32_t item,
+                            enum snow_status status)
+{
+    if (status != SNOW_OK)
+        request->unsure = true;
+    if (--request->items_open[item] == 0)
+        core_answer_status(core, request, item, request->unsure ? SNOW_UNCERTAIN : SNOW_OK,
+                           request->unsure, 0);
+}
+
+void core_group_remove(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_group_remove_req *message = input->message;
+    struct request *request = core_request_open(core, input, session, message->ids_count);
+
+    if (request == NULL)
+        return;
+    request->items_open = calloc(message->ids_count + 1, sizeof(*request->items_open));
+    for (uint32_t i = 0; i < message->ids_count; i++) {
+        if (request->items_open == NULL)
+            core_answer_status(core, request, i, SNOW_BUSY, 0, 0);
+        else
+            remove_group(core, request, i);
+    }
+}
+
+/* ---- group_broken ---- */
+
+/* What two sessions could not read is not there. */
+void core_group_broken(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_group_broken_req *message = input->message;
+    struct wire_group_broken_rep *reply = core_out(core, 1, sizeof(*reply));
+    struct key_hash id = core_key_hash(message->id);
+    uint32_t record = core_group_find(core, &id);
+    struct group *group = record == 0 ? NULL : core_group_at(core, record);
+    uint32_t number = group == NULL ? 0 : core_group_member(group, message->index);
+
+    if (group != NULL && group->ggen == message->ggen && number != 0 &&
+        core_object(core, number)->state == OBJECT_READABLE) {
+        uint64_t reporter = core->sessions[session]->id;
+
+        if (core->broken_gen == core_object(core, number)->gen &&
+            core->broken_reporter != reporter) {
+            core_count(core, CORE_METRIC_groups_broken, 1);
+            core_close(core, number, CLOSE_STRAY);
+            group = core_group_find(core, &id) == record ? core_group_at(core, record) : NULL;
+        } else {
+            core->broken_gen = core_object(core, number)->gen;
+            core->broken_reporter = reporter;
+        }
+    }
+    reply->state = group == NULL ? WIRE_GROUP_NONE : group->state;
+    core_reply(core, input->token, WIRE_group_broken, reply);
+}
+
+/* ---- group_list ---- */
+
+#define PAGE_OBJECTS (16 * LIMIT_STEP_OBJECTS)
+
+void core_group_list(struct core *core, const struct core_input *input)
+{
+    const struct wire_group_list_req *list = input->message;
+    struct wire_group_list_rep *reply = core_out(core, 1, sizeof(*reply));
+    uint32_t limit =
+        list->limit > 0 && list->limit < LIMIT_LIST_ROWS ? list->limit : LIMIT_LIST_ROWS;
+    uint64_t number = list->cursor == 0 ? 1 : list->cursor;
+    uint32_t looked = 0;
+
+    reply->items = core_out(core, limit, sizeof(*reply->items));
+    for (; number < core->objects.fresh && reply->items_count < limit; number++) {
+        const struct object *unit = core_object(core, (uint32_t)number);
+
+        if (++looked > PAGE_OBJECTS)
+            break;
+        if (unit->state != OBJECT_GROUP)
+            continue;
+        const struct group *group = core_group_at(core, (uint32_t)number);
+        struct bytes id = core_group_id(core, (uint32_t)number);
+
+        if (group->state == WIRE_GROUP_CLOSING || id.size < list->prefix.size ||
+            !bytes_equal(bytes_of(id.at, list->prefix.size), list->prefix))
+            continue;
+        reply->items[reply->items_count++] = (struct wire_group_listed){
+            .id = id,
+            .state = group->state,
+            .flags = group->flags & WIRE_GROUP_ALL,
+            .ggen = group->ggen,
+            .size = group->size,
+            .present = group->present,
+            .depth = unit->depth == CORE_DEPTH_UNKNOWN ? WIRE_DEPTH_UNKNOWN : unit->depth,
+            .bytes = core_group_bytes(core, (uint32_t)number),
+            .uses = (uint8_t)unit->uses};
+    }
+    reply->cursor = number < core->objects.fresh ? number : 0;
+    core_reply(core, input->token, WIRE_group_list, reply);
+}

@@ -1,0 +1,207 @@
+/* Matching: how much of a chain is there, in one question.
+ *
+ * Problem.  Engines ask for the longest cached prefix of thousands of blocks, a block being one
+ *           object or a group of them.
+ * Idea.     The blocks are walked in order and the walk ends at the first hole, so what is not
+ *           there costs nothing.  Blocks that lie on one node after each other are told as one run.
+ * Threads.  The core's own. */
+#include "base/cache.h"
+#include "core/group.h"
+
+/* A walk along a chain. */
+struct walk {
+    const struct wire_match_req *message;
+    struct wire_match_rep *reply;
+    uint32_t *numbers; /* what was found: objects, or records of groups */
+    bool away;         /* some node is silent */
+};
+
+static void add_block(struct core *core, struct walk *walk, uint32_t number, uint16_t segment_index)
+{
+    const struct segment *segment = core->segments[segment_index];
+    uint32_t node = core->nodes[segment->node]->number;
+    struct wire_match_rep *reply = walk->reply;
+    struct wire_match_run *last =
+        reply->runs_count == 0 ? NULL : &reply->runs[reply->runs_count - 1];
+
+    if (last == NULL || last->node != node || last->tier != segment->tier) {
+        last = &reply->runs[reply->runs_count++];
+        *last = (struct wire_match_run){.node = node, .tier = segment->tier};
+    }
+    last->count++;
+    walk->numbers[reply->matched++] = number;
+}
+
+static void stop(struct walk *walk, enum snow_status status)
+{
+    walk->reply->stop = (int32_t)status;
+}
+
+/* ---- keys ---- */
+
+static bool match_keys(struct core *core, struct walk *walk, uint32_t first, uint32_t count)
+{
+    struct sought group[CORE_SEEK_KEYS];
+    enum snow_status status;
+    uint32_t why = 0;
+
+    core_seek(core, &walk->message->keys[first], count, walk->message->flags, group);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t number = core_seek_readable(core, &group[i], walk->message->flags, &status, &why);
+
+        if (number == 0) {
+            stop(walk, status);
+            return false;
+        }
+        add_block(core, walk, number, core_object(core, number)->segment);
+    }
+    return true;
+}
+
+/* ---- groups ---- */
+
+/* OK: every member that the caller needs can be read now. */
+static enum snow_status is_whole(const struct core *core, const struct walk *walk,
+                                 const struct group *group)
+{
+    enum wire_group_state state = core_group_state_now(core, group, walk->away);
+
+    switch (state) {
+    case WIRE_GROUP_COMPLETE:
+        return SNOW_OK;
+    case WIRE_GROUP_OPEN:
+        return walk->message->members > 0 && group->present >= walk->message->members
+                   ? SNOW_OK
+                   : SNOW_NOT_READY;
+    case WIRE_GROUP_FORMING:
+        return SNOW_NOT_READY;
+    case WIRE_GROUP_RECOVERING:
+        return SNOW_UNKNOWN;
+    default:
+        return SNOW_GROUP_BROKEN;
+    }
+}
+
+static uint32_t seek_group(const struct core *core, struct key_hash *id, uint32_t at,
+                           struct group_cursor *cursor)
+{
+    struct bytes found;
+
+    if (at == 0)
+        return 0;
+    found = core_group_id(core, at);
+    /* The first is the one, but for collisions and while inventories come in. */
+    if (core->groups_recovering == 0 && bytes_equal(found, id->key))
+        return at;
+    (void)cursor;
+    return core_group_find(core, id);
+}
+
+static bool match_groups(struct core *core, struct walk *walk, uint32_t first, uint32_t count)
+{
+    struct group_cursor cursors[CORE_SEEK_KEYS];
+    struct key_hash ids[CORE_SEEK_KEYS];
+    uint32_t at[CORE_SEEK_KEYS];
+
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = core_key_hash(walk->message->keys[first + i].key);
+        index_touch(core->group_ids, ids[i].hash);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        at[i] = index_first(core->group_ids, ids[i].hash, &cursors[i].at);
+        if (at[i] != 0)
+            cache_touch(core_object(core, at[i]));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (at[i] == 0)
+            continue;
+        cache_touch(pool_at(&core->groups, core_object(core, at[i])->place));
+        keys_touch(core->keys, core_object(core, at[i])->key);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t record = seek_group(core, &ids[i], at[i], &cursors[i]);
+        enum snow_status status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
+
+        if (record != 0 && !core_expire_due(core, record))
+            status = is_whole(core, walk, core_group_at(core, record));
+        if (status != SNOW_OK) {
+            stop(walk, status);
+            return false;
+        }
+        add_block(core, walk, record, core_object(core, record)->segment);
+    }
+    return true;
+}
+
+/* ---- the answer ---- */
+
+/* Members of the groups that were found, for a lease on all of them. */
+static uint32_t *members_of(struct core *core, const struct walk *walk, uint32_t *count)
+{
+    uint32_t *numbers;
+    uint32_t total = 0;
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < walk->reply->matched; i++)
+        total += core_group_at(core, walk->numbers[i])->present;
+    numbers = core_out(core, total, sizeof(*numbers));
+    for (uint32_t i = 0; i < walk->reply->matched; i++) {
+        const struct group *group = core_group_at(core, walk->numbers[i]);
+
+        for (uint32_t index = 0; index < group->capacity; index++) {
+            uint32_t number = group->members[index];
+
+            if (number != 0 && core_object(core, number)->state == OBJECT_READABLE)
+                numbers[at++] = number;
+        }
+    }
+    *count = total;
+    return numbers;
+}
+
+static void touch(struct core *core, const struct walk *walk)
+{
+    uint32_t flags = walk->message->flags;
+
+    if ((flags & (WIRE_LOOKUP_TOUCH | WIRE_LOOKUP_REFRESH)) == 0)
+        return;
+    for (uint32_t i = walk->reply->matched; i-- > 0;) {
+        uint32_t number = walk->numbers[i];
+
+        core_victim_touch(core, number, (flags & WIRE_LOOKUP_TOUCH) != 0);
+        if (flags & WIRE_MATCH_GROUPS)
+            core_group_at(core, number)->counted = (uint32_t)core->touches;
+    }
+}
+
+void core_match(struct core *core, const struct core_input *input, uint32_t session)
+{
+    const struct wire_match_req *message = input->message;
+    struct wire_match_rep *reply = core_out(core, 1, sizeof(*reply));
+    struct walk walk = {.message = message, .reply = reply};
+    bool groups = (message->flags & WIRE_MATCH_GROUPS) != 0;
+
+    reply->runs = core_out(core, message->keys_count, sizeof(*reply->runs));
+    walk.numbers = core_out(core, message->keys_count, sizeof(*walk.numbers));
+    walk.away = groups && core_some_node_is_away(core);
+    for (uint32_t i = 0; i < message->keys_count; i += CORE_SEEK_KEYS) {
+        uint32_t left = message->keys_count - i;
+        uint32_t count = left < CORE_SEEK_KEYS ? left : CORE_SEEK_KEYS;
+
+        if (!(groups ? match_groups(core, &walk, i, count) : match_keys(core, &walk, i, count)))
+            break;
+    }
+    core_count(core, CORE_METRIC_blocks_matched, reply->matched);
+    touch(core, &walk);
+    if (message->operation != 0 && reply->matched > 0) {
+        struct wire_lookup_req as_lookup = {.operation = message->operation,
+                                            .position = message->position,
+                                            .flags = message->flags & 0xffffu,
+                                            .keys_count = reply->matched};
+        const uint32_t *numbers =
+            groups ? members_of(core, &walk, &as_lookup.keys_count) : walk.numbers;
+
+        reply->lease_ms = core_read_remember(core, &as_lookup, session, numbers);
+    }
+    core_reply(core, input->token, WIRE_match, reply);
+}
