@@ -319,8 +319,12 @@ SNOW_API void snow_view_end(struct snow_view *items, size_t count);
 
 struct snow_stat {
     struct snow_key key;
-    uint64_t reserved[2];
+    /* Where the numbers (snow_node.number) of the nodes that hold its copies are put, one a copy,
+     * that of its first part; NULL: not asked for. */
+    uint32_t *nodes;
+    uint32_t node_room; /* as many as fit */
     /* out */
+    uint32_t copies;         /* with `nodes`: how many there are, also more than fit */
     enum snow_status status; /* OK, NOT_FOUND, UNKNOWN */
     uint64_t size;
     uint64_t gen; /* names this version of the value */

@@ -85,6 +85,18 @@ static const void *build(struct client_ask *ask, const uint32_t *items, uint32_t
     return message;
 }
 
+static void tell_nodes(const struct wire_found *found, struct snow_stat *item)
+{
+    item->copies = 0;
+    for (uint32_t i = 0; i < found->places_count && item->nodes != NULL; i++) {
+        if (found->places[i].part != 0)
+            continue;
+        if (item->copies < item->node_room)
+            item->nodes[item->copies] = found->places[i].node;
+        item->copies++;
+    }
+}
+
 static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t count,
                      const void *message)
 {
@@ -103,6 +115,7 @@ static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t cou
         item->pin = found->flags & WIRE_FOUND_HARD_PIN   ? SNOW_PIN_HARD
                     : found->flags & WIRE_FOUND_SOFT_PIN ? SNOW_PIN_SOFT
                                                          : SNOW_PIN_NONE;
+        tell_nodes(found, item);
         finish_item(op, items[i],
                     status_is_known(found->status) ? (enum snow_status)found->status
                                                    : SNOW_INVALID);
@@ -162,10 +175,10 @@ void client_exists_start(struct client *client, struct client_exists_op *op,
         struct snow_stat *item = &op->items[i];
 
         item->status = status == SNOW_OK ? client_key_check(&item->key) : status;
-        if (item->status == SNOW_OK)
-            item->status = CLIENT_RESERVED(item);
         if (item->status != SNOW_OK)
             continue;
+        if (item->nodes != NULL)
+            op->flags |= WIRE_LOOKUP_PLACES;
         op->open++;
         client_ask_open(&op->lookup, (uint32_t)i);
     }

@@ -1,5 +1,6 @@
 #include "master/master.h"
 
+#include "base/hash.h"
 #include "core/core.h"
 #include "master/state.h"
 #include "rpc/rpc.h"
@@ -8,6 +9,7 @@
 
 #define HELLO_TIMEOUT_MS 5000
 #define PROGRESS_TIMEOUT_MS 5000
+#define CLUSTER_SEED UINT64_C(0x636c7573746572) /* of names of clusters */
 
 /* One connection: of a client, a node, or a node's heartbeat. */
 struct link {
@@ -471,6 +473,13 @@ static void on_close(void *owner, struct rpc_conn *conn, enum snow_status status
 
 /* ---- opening ---- */
 
+static uint64_t new_cluster(struct master *master)
+{
+    struct bytes name = bytes_of_string(master->options.cluster);
+
+    return (name.size == 0 ? env_random(master->env) : hash_seeded(name, CLUSTER_SEED)) | 1;
+}
+
 static enum snow_status open_core(struct master *master, const struct core_options *options,
                                   const char **reason)
 {
@@ -505,7 +514,7 @@ static enum snow_status open_core(struct master *master, const struct core_optio
                                    .memory = env_large_pages()};
 
         if (start.cluster == 0)
-            start.cluster = env_random(master->env) | 1;
+            start.cluster = new_cluster(master);
         for (uint32_t i = 0; i < state.expected_count && i < LIMIT_NODES; i++)
             expected[i].incarnation = state.expected[i].id;
         *reason = "out of memory";

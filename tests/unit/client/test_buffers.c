@@ -211,7 +211,7 @@ static void reserved_members(void **state)
 {
     struct cluster *cluster = *state;
     struct snow_call call = {.reserved = {0, 0, 7}};
-    struct snow_stat stat = {.key = key_of("k"), .reserved = {1}};
+    struct snow_stat stat = {.key = key_of("k")};
     struct snow_item item = {.key = key_of("k"), .reserved = {0, 1}};
     struct snow_options options;
     struct snow_client *client = NULL;
@@ -219,7 +219,8 @@ static void reserved_members(void **state)
 
     assert_int_equal(snow_exists(cluster->client, &stat, 1, &call), SNOW_INVALID);
     assert_non_null(strstr(snow_reason(), "reserved"));
-    assert_int_equal(snow_exists(cluster->client, &stat, 1, NULL), SNOW_INVALID);
+    call = (struct snow_call){.spare = 1};
+    assert_int_equal(snow_exists(cluster->client, &stat, 1, &call), SNOW_INVALID);
     assert_int_equal(snow_remove(cluster->client, &item, 1, NULL), SNOW_INVALID);
     snow_options_init(&options);
     options.reserved[sizeof(options.reserved) / sizeof(options.reserved[0]) - 1] = 1;

@@ -191,9 +191,15 @@ static void two_copies_and_replace(void **state)
 {
     struct cluster *cluster = *state;
     struct snow_put put = {.key = key_of("copied"), .from = "old value", .size = 9, .replicas = 2};
+    uint32_t nodes[2] = {UINT32_MAX, UINT32_MAX};
+    struct snow_stat stat = {.key = key_of("copied"), .nodes = nodes, .node_room = 1};
     struct snow_get get = {.key = key_of("copied")};
 
     assert_int_equal(snow_put(cluster->client, &put, 1, NULL), SNOW_OK);
+    assert_int_equal(snow_exists(cluster->client, &stat, 1, NULL), SNOW_OK);
+    assert_int_equal(stat.copies, 2); /* and as many numbers as there is room for */
+    assert_int_not_equal(nodes[0], UINT32_MAX);
+    assert_int_equal(nodes[1], UINT32_MAX);
     assert_int_equal(put.shortfall, 0);
     put.from = "new one";
     put.size = 7;

@@ -59,7 +59,8 @@ static int teardown(void **state)
     return 0;
 }
 
-static enum snow_status open_master(struct fixture *fixture, const char **reason)
+static enum snow_status open_named(struct fixture *fixture, const char *cluster,
+                                   const char **reason)
 {
     struct master_options options;
     struct core_options core_options = core_options_default();
@@ -68,12 +69,48 @@ static enum snow_status open_master(struct fixture *fixture, const char **reason
     conf_defaults(master_options_table(), &options);
     options.listen = "127.0.0.1:0";
     options.state_dir = fixture->dir;
+    options.cluster = cluster;
     enum snow_status status =
         master_open(fixture->env, &options, &core_options, &fixture->log, &master, reason);
 
     if (status == SNOW_OK)
         master_close(master);
     return status;
+}
+
+static enum snow_status open_master(struct fixture *fixture, const char **reason)
+{
+    return open_named(fixture, "", reason);
+}
+
+/* The id in the state file after a first start. */
+static uint64_t first_cluster(struct fixture *fixture, const char *cluster)
+{
+    struct wire_master_state read;
+    char path[300];
+    struct arena arena;
+    const char *reason;
+
+    snprintf(path, sizeof(path), "%s/state", fixture->dir);
+    unlink(path);
+    unlock(fixture);
+    assert_int_equal(open_named(fixture, cluster, &reason), SNOW_OK);
+    arena_init(&arena, 0);
+    assert_int_equal(master_state_read(fixture->env, fixture->dir, &arena, &read), SNOW_OK);
+    arena_deinit(&arena);
+    return read.cluster;
+}
+
+/* A state that was lost: the same name is the same cluster; without one it is another. */
+static void a_name_is_a_cluster(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t cluster = first_cluster(fixture, "kv");
+
+    assert_int_not_equal(cluster, 0);
+    assert_int_equal(first_cluster(fixture, "kv"), cluster);
+    assert_int_not_equal(first_cluster(fixture, "kv2"), cluster);
+    assert_int_not_equal(first_cluster(fixture, ""), first_cluster(fixture, ""));
 }
 
 static void a_master_takes_the_next_term(void **state)
@@ -115,6 +152,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_master_takes_the_next_term, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_name_is_a_cluster, setup, teardown),
         cmocka_unit_test_setup_teardown(terms_that_are_used_up_are_told, setup, teardown),
     };
 

@@ -1,0 +1,194 @@
+"""mooncake_master, mooncake_client, mooncake_http_metadata_server: flags, and what they serve."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import BINARY, MIB, Memory, make_store, wait_for
+from mooncake import cli, flags
+from mooncake.http_metadata_server import KVBootstrapServer
+from mooncake.mooncake_config import MooncakeConfig
+from mooncake.sizes import parse_size
+from mooncake.store import MooncakeDistributedStore
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Command:
+    """A command of the package, as its console script starts it."""
+
+    def __init__(self, name, *arguments):
+        path = os.path.dirname(BINARY) + os.pathsep + os.environ["PATH"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c",
+             "import sys; from mooncake import cli; sys.exit(cli.%s())" % name,
+             *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PATH": path})
+
+    def line(self):
+        return self.process.stdout.readline()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        out, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, out, errors
+
+
+def options_of(*arguments, said=None):
+    return cli.master_options(arguments, (said if said is not None else []).append)
+
+
+# ---- flags ----
+
+def test_flags():
+    options = options_of("-client_ttl=30", "--default_kv_lease_ttl", "999999", "--rpc_port=1",
+                         "--enable_http_metadata_server", "-logtostderr", "--noenable_offload")
+    assert options.client_ttl == 30 and options.enable_http_metadata_server
+    assert cli.master_command(options) == [
+        "master", "--listen", "0.0.0.0:1", "--cluster", "mooncake_cluster", "--guard",
+        "999999ms", "--dead-after", "30s"]
+    assert options_of("--default_kv_lease_ttl=5s").default_kv_lease_ttl == 5000
+    assert cli.master_command(options_of("--port=7", "--rpc_address=::1"))[2] == "[::1]:7"
+
+
+def test_flags_without_effect_are_told():
+    said = []
+    options_of("--eviction_ratio=0.1", "--enable_offload=true", "--root_fs_dir=/x", said=said)
+    assert len(said) == 2 and "--eviction_ratio" in said[0] and "disk" in said[1]
+
+
+@pytest.mark.parametrize("wrong", ["--unknown=1", "--rpc_port=many", "--enable_ha=true", "word",
+                                   "--enable_multi_tenants", "--allocation_strategy=mine",
+                                   "--rpc_port", "--default_kv_lease_ttl=5 years",
+                                   "--config_path=none.yaml"])
+def test_flags_that_are_refused(wrong):
+    with pytest.raises(flags.FlagError):
+        options_of(wrong)
+
+
+def test_files(tmp_path):
+    path = tmp_path / "master.yaml"
+    path.write_text("# a comment\nrpc_port: 7 # of it\nclient_live_ttl_sec: 60\n"
+                    "rpc_address: \"127.0.0.1\"\nenable_ha: false\n")
+    options = options_of("--config_path=%s" % path, "--rpc_port=8")
+    assert (options.rpc_port, options.client_ttl, options.rpc_address) == (8, 60, "127.0.0.1")
+    path = tmp_path / "master.json"
+    path.write_text('{"default_kv_lease_ttl": 500}')
+    assert options_of("--config_path=%s" % path).default_kv_lease_ttl == 500
+    for text in ('{"unknown": 1}', '{"rpc_port": [1]}', "[]", "{"):
+        path.write_text(text)
+        with pytest.raises(flags.FlagError):
+            options_of("--config_path=%s" % path)
+
+
+def test_sizes():
+    assert parse_size("4gb") == parse_size("4 GB") == 4 << 30 and parse_size("0.5k") == 512
+    for wrong in ("50%", "", "x", -1, "1 byte"):
+        with pytest.raises(ValueError):
+            parse_size(wrong)
+
+
+# ---- processes ----
+
+def test_master_and_client(key):
+    port, client_port, http_port = free_port(), free_port(), free_port()
+    master = Command("master", "-rpc_port=%d" % port, "--rpc_address=127.0.0.1",
+                     "--metrics_port=%d" % free_port())
+    assert master.line() == "master 127.0.0.1:%d\n" % port
+    with open("/proc/%d/cmdline" % master.process.pid, "rb") as file:
+        assert file.read().startswith(b"mooncake_master\0")
+    client = Command("client", "--host=127.0.0.1", "-port=%d" % client_port,
+                     "-master_server_address=127.0.0.1:%d" % port, "--global_segment_size=32 MB",
+                     "--enable_http_server=true", "--http_port=%d" % http_port)
+    assert client.line().startswith("mooncake_client 127.0.0.1:")
+    store = MooncakeDistributedStore()
+    assert store.setup_dummy(MIB, MIB, "127.0.0.1:%d" % client_port) == 0
+    at = store.alloc_from_mem_pool(8192)
+    assert at != 0 and store.register_buffer(at, 4096) == 0  # also a part of it
+    assert store.put_from(key, at, 8192) == 0 and store.get_into(key, at, 8192) == 8192
+    assert store.put(key + "2", b"x") == 0
+    assert store.close() == 0
+    page = "http://127.0.0.1:%d" % http_port
+    with urllib.request.urlopen(page + "/health") as answer:
+        assert json.load(answer) == {"status": "healthy", "code": 0}
+    with urllib.request.urlopen(page + "/metrics") as answer:
+        assert b"mooncake_transfer_read_bytes" in answer.read()
+    assert client.stop()[0] == 0 and master.stop()[0] == 0
+
+
+def test_commands_refuse():
+    master = Command("master", "--unknown")
+    assert master.process.wait(20) == 1
+    assert "unknown command line flag 'unknown'" in master.process.communicate()[1]
+    client = Command("client", "--global_segment_size=much")
+    assert client.process.wait(20) == 1 and "'much'" in client.process.communicate()[1]
+    store = MooncakeDistributedStore()
+    assert store.setup_dummy(0, 0, "127.0.0.1:%d" % free_port()) == -1
+
+
+def test_http_of_a_store(master, pool):
+    port = free_port()
+    store = MooncakeDistributedStore()
+    assert store.setup("localhost", "P2PHANDSHAKE", 0, MIB, "tcp", "", master.address,
+                       enable_client_http_server=True, client_http_port=port) == 0
+    with urllib.request.urlopen("http://127.0.0.1:%d/metrics/summary" % port) as answer:
+        assert answer.status == 200
+    assert store.close() == 0
+    with pytest.raises(OSError):
+        urllib.request.urlopen("http://127.0.0.1:%d/health" % port)
+
+
+def test_metadata_server():
+    import threading
+    server = KVBootstrapServer(0, "127.0.0.1")
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    page = "http://127.0.0.1:%d/metadata" % server.port
+
+    def ask(method, query="?key=a", body=None):
+        request = urllib.request.Request(page + query, body, method=method)
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    assert ask("GET")[0] == 404 and ask("GET", "")[0] == 400
+    assert ask("PUT", body=b"v")[0] == 200 and ask("GET") == (200, b"v")
+    assert ask("DELETE")[0] == 200 and ask("DELETE")[0] == 404
+    assert ask("PUT", "?key=x/rpc_meta/y", b"1")[0] == 200
+    assert ask("PUT", "?key=x/rpc_meta/y", b"2")[0] == 400
+    server.close()
+    thread.join()
+
+
+def test_configuration(tmp_path, monkeypatch):
+    path = tmp_path / "config.json"
+    values = {"local_hostname": "h", "metadata_server": "P2PHANDSHAKE",
+              "master_server_address": "m:1"}
+    path.write_text(json.dumps(values))
+    monkeypatch.setenv("MOONCAKE_CONFIG_PATH", str(path))
+    config = MooncakeConfig.load_from_env()
+    assert config.global_segment_size == 3355443200 and config.protocol == "tcp"
+    monkeypatch.delenv("MOONCAKE_CONFIG_PATH")
+    monkeypatch.delenv("MOONCAKE_MASTER", raising=False)
+    with pytest.raises(ValueError, match="MOONCAKE_CONFIG_PATH"):
+        MooncakeConfig.load_from_env()
+    monkeypatch.setenv("MOONCAKE_MASTER", "m:2")
+    assert MooncakeConfig.load_from_env().master_server_address == "m:2"
+    for change, text in (({"metadata_server": ""}, "Missing required config field: metadata"),
+                         ({"protocol": 5}, "Invalid protocol"),
+                         ({"global_segment_size": -1}, "global_segment_size")):
+        path.write_text(json.dumps({**values, **change}))
+        with pytest.raises(ValueError, match=text):
+            MooncakeConfig.from_file(str(path))
