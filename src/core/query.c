@@ -100,6 +100,13 @@ void core_nodes(struct core *core, const struct core_input *input)
 
 /* ---- metrics ---- */
 
+void core_watch_evicted(struct core *core, void (*on_evicted)(void *owner, struct bytes key),
+                        void *owner)
+{
+    core->on_evicted = on_evicted;
+    core->evicted_owner = owner;
+}
+
 uint32_t core_metric_count(void)
 {
     return CORE_METRIC_COUNT;

@@ -521,6 +521,9 @@ struct core {
     uint32_t groups_closing;    /* first record of CLOSING groups with members, linked by next */
     uint32_t group_count;       /* records in use */
     uint32_t group_members;     /* READABLE objects that are members */
+
+    void (*on_evicted)(void *owner, struct bytes key); /* core_watch_evicted; NULL: nobody */
+    void *evicted_owner;
 };
 
 enum core_metric {
