@@ -198,8 +198,10 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_ghosts] = ghosts_count(&core->ghosts);
     values[CORE_METRIC_ghost_bytes] = ghosts_memory(&core->ghosts);
     for (uint32_t i = 0; i < core->segment_count; i++) {
-        if (core->segments[i]->space != NULL)
-            values[CORE_METRIC_memory_bytes] += space_memory(core->segments[i]->space);
+        if (core->segments[i]->space == NULL)
+            continue;
+        values[CORE_METRIC_memory_bytes] += space_memory(core->segments[i]->space);
+        values[CORE_METRIC_reserve_bytes] += core_room_reserve(core, core->segments[i]);
     }
 }
 

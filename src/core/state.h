@@ -304,6 +304,7 @@ struct read {
     uint32_t session;
     uint8_t kind; /* enum lease_kind */
     bool sorted;
+    bool continued; /* by a put: its keys are counted */
 };
 
 /* A hold (of views) ends when it is returned, or with its session; it is never broken. */

@@ -459,9 +459,9 @@ static void next_operation(struct lane *lane)
         start_remove(lane, DEADLINE_MS);
     else if (draw < 60)
         start_put(lane, DEADLINE_MS);
-    else if (draw < 85)
+    else if (draw < 90)
         start_get(lane, DEADLINE_MS);
-    else if (draw < 93)
+    else if (draw < 95)
         start_exists(lane);
     else
         start_hint(lane);
