@@ -195,7 +195,7 @@ struct snow_put {
     /* instead of `from`: the object is these, one after the other; 65,536 at most */
     const struct snow_buffer *buffers;
     size_t buffer_count;
-    uint32_t depth;   /* position along the chain, or SNOW_DEPTH_UNKNOWN: as look-ups told */
+    uint32_t depth;   /* position along the chain, or SNOW_DEPTH_UNKNOWN */
     uint8_t replicas; /* copies; 0: 1 */
     uint8_t pin;      /* enum snow_pin */
     uint32_t pin_ms;  /* of a soft pin; 0: no deadline */
@@ -412,7 +412,7 @@ SNOW_API enum snow_status snow_list(struct snow_client *client, struct snow_key 
 
 struct snow_node {
     uint32_t number;
-    const char *state;   /* "alive", "suspect", "recovering", "dead" */
+    const char *state;   /* "alive", "draining", "suspect", "recovering", "dead" */
     const char *address; /* these texts live until the callback returns */
     const char *name;
     uint64_t incarnation;
@@ -428,6 +428,63 @@ SNOW_API enum snow_status snow_nodes(struct snow_client *client,
 /* The master's counters, by name. */
 SNOW_API enum snow_status snow_stats(struct snow_client *client,
                                      int (*on_row)(void *owner, const char *name, uint64_t value),
+                                     void *owner, const struct snow_call *call);
+
+/* ---- for operators -------------------------------------------------------------------------- */
+
+enum snow_task_kind {
+    SNOW_TASK_COPY = 1, /* one more copy of an object, on node `to` */
+    SNOW_TASK_MOVE = 2, /* what lies on node `from` goes to node `to` */
+    SNOW_TASK_DRAIN = 3 /* node `from` is emptied and leaves: what is worth it goes to others */
+};
+
+/* What nodes are to do among themselves.  Zeroed, then what the kind needs. */
+struct snow_task {
+    uint32_t kind; /* enum snow_task_kind */
+    uint32_t from; /* numbers of nodes, as snow_nodes tells them */
+    uint32_t to;
+    uint32_t spare;
+    struct snow_key key;  /* of a copy, a move */
+    uint64_t rate;        /* bytes a second; 0: as the master was told */
+    uint64_t reserved[4]; /* 0 */
+};
+
+/* Begins one; it goes on without this client.  Started again while it runs: the same.  *id: to ask
+ * for it.  NOT_FOUND (no such object, no such node), EXISTS (the node has a copy already), INVALID,
+ * BUSY: snow_reason says more. */
+SNOW_API enum snow_status snow_task_start(struct snow_client *client, const struct snow_task *task,
+                                          const struct snow_call *call, uint64_t *id);
+/* OK: it is over, by this or before; what was moved stays where it is.  NOT_FOUND. */
+SNOW_API enum snow_status snow_task_cancel(struct snow_client *client, uint64_t id,
+                                           const struct snow_call *call);
+
+/* How far one is.  Texts and key live until the callback returns. */
+struct snow_task_info {
+    uint64_t id;
+    const char *kind;        /* "copy", "move", "drain" */
+    const char *state;       /* "running", "done", "failed", "cancelled" */
+    const char *reason;      /* of one that failed, or what one that runs waits for; else "" */
+    enum snow_status status; /* of one that failed */
+    uint32_t from;
+    uint32_t to;
+    uint32_t spare;
+    struct snow_key key;
+    uint64_t rate; /* bytes a second; 0: as fast as it goes */
+    uint64_t elapsed_ms;
+    uint64_t left_ms; /* at the speed so far; UINT64_MAX: not known */
+    uint64_t objects; /* copied, moved */
+    uint64_t bytes;
+    uint64_t dropped_objects; /* worth less than all that they would have taken the place of */
+    uint64_t dropped_bytes;
+    uint64_t left_objects; /* as far as is known */
+    uint64_t left_bytes;
+    uint64_t reserved[4];
+};
+
+/* Calls on_row for the task of this id, or for all when it is 0: those that run and the last ones
+ * that have ended.  on_row returns 0 to go on. */
+SNOW_API enum snow_status snow_tasks(struct snow_client *client, uint64_t id,
+                                     int (*on_row)(void *owner, const struct snow_task_info *row),
                                      void *owner, const struct snow_call *call);
 
 /* ---- without waiting ------------------------------------------------------------------------ */

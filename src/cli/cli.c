@@ -1,8 +1,10 @@
-/* What commands share: telling errors, opening a client. */
+/* What commands share: telling errors, printing JSON, opening a client. */
 #include "cli/cli.h"
 
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 void cli_error(const struct cli *cli, const char *format, ...)
 {
@@ -13,6 +15,24 @@ void cli_error(const struct cli *cli, const char *format, ...)
     vfprintf(stderr, format, list);
     va_end(list);
     fputc('\n', stderr);
+}
+
+int cli_told(const struct cli *cli, const char *what, enum snow_status status)
+{
+    if (snow_status_verdict(status) == SNOW_DONE)
+        return CLI_DONE;
+    cli_error(cli, "%s: %s (%s)", what, snow_status_text(status), snow_status_name(status));
+    return CLI_FAILED;
+}
+
+void cli_print_json(json_t *json)
+{
+    char *text = json_dumps(json, JSON_PRESERVE_ORDER);
+
+    if (text != NULL)
+        puts(text);
+    free(text);
+    json_decref(json);
 }
 
 void cli_client_options(const struct cli *cli, struct snow_options *options)

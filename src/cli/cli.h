@@ -13,6 +13,8 @@
 #include "node/options.h"
 #include "obs/log.h"
 
+#include <jansson.h>
+
 #define CLI_DONE 0
 #define CLI_FAILED 1
 #define CLI_USAGE 2
@@ -27,7 +29,9 @@ enum cli_use {
     USE_PUT = 64,
     USE_PIN = 128,
     USE_RM = 256,
-    USE_STAT = 512
+    USE_STAT = 512,
+    USE_COPY = 1024,
+    USE_DRAIN = 2048
 };
 
 /* Every table of options: MODULE(use, table, field of struct cli). */
@@ -40,6 +44,8 @@ enum cli_use {
     MODULE(USE_PIN, cli_pin_options_table, pin) \
     MODULE(USE_RM, cli_rm_options_table, rm) \
     MODULE(USE_STAT, cli_stat_options_table, stat) \
+    MODULE(USE_COPY, cli_copy_options_table, copy) \
+    MODULE(USE_DRAIN, cli_drain_options_table, drain) \
     MODULE(USE_REPLAY, cli_replay_options_table, replay) \
     MODULE(USE_BENCH, cli_bench_options_table, bench)
 
@@ -60,6 +66,8 @@ struct cli {
     bool pin_given;
     struct rm_options rm;
     struct stat_options stat;
+    struct copy_options copy;
+    struct drain_options drain;
     struct replay_options replay;
     struct bench_options bench;
 };
@@ -67,6 +75,14 @@ struct cli {
 /* Prints "snowskin COMMAND: ..." to standard error. */
 void cli_error(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* CLI_DONE; or tells of the status that says why not. */
+int cli_told(const struct cli *cli, const char *what, enum snow_status status);
+/* A line on standard output; the reference is taken over. */
+void cli_print_json(json_t *json);
+/* An object with the key as "key".  Keys are bytes: one that is no UTF-8 is null there, and its
+ * bytes are "key_hex". */
+json_t *cli_json_row(struct snow_key key);
 
 /* Options of a client by those of the command line. */
 void cli_client_options(const struct cli *cli, struct snow_options *options);

@@ -17,27 +17,9 @@ static struct snow_key key_of(const char *text)
     return (struct snow_key){.at = text, .size = strlen(text)};
 }
 
-static int told(const struct cli *cli, const char *what, enum snow_status status)
-{
-    if (snow_status_verdict(status) == SNOW_DONE)
-        return CLI_DONE;
-    cli_error(cli, "%s: %s (%s)", what, snow_status_text(status), snow_status_name(status));
-    return CLI_FAILED;
-}
-
-static void print_json(json_t *json)
-{
-    char *text = json_dumps(json, JSON_PRESERVE_ORDER);
-
-    if (text != NULL)
-        puts(text);
-    free(text);
-    json_decref(json);
-}
-
 /* An object with the key as "key".  Keys are bytes: one that is no UTF-8 is null there, and its
  * bytes are "key_hex". */
-static json_t *json_row(struct snow_key key)
+json_t *cli_json_row(struct snow_key key)
 {
     json_t *row = json_object();
     json_t *text = json_stringn(key.at, key.size);
@@ -54,7 +36,7 @@ static json_t *json_row(struct snow_key key)
 
 static json_t *json_row_status(struct snow_key key, enum snow_status status)
 {
-    json_t *row = json_row(key);
+    json_t *row = cli_json_row(key);
 
     json_object_set_new(row, "status", json_string(snow_status_name(status)));
     return row;
@@ -127,12 +109,12 @@ static int put_one(const struct cli *cli, struct snow_client *client, struct sno
     int result;
 
     snow_put(client, put, 1, NULL);
-    result = told(cli, name, put->status);
+    result = cli_told(cli, name, put->status);
     if (cli->options.json) {
         json_t *row = json_row_status(put->key, put->status);
 
         json_object_set_new(row, "copies_missing", json_integer(put->shortfall));
-        print_json(row);
+        cli_print_json(row);
     } else if (result == CLI_DONE) {
         if (put->status != SNOW_OK)
             cli_error(cli, "%s: %s", name, snow_status_text(put->status));
@@ -203,14 +185,14 @@ int command_get(struct cli *cli)
     if (result != CLI_DONE)
         return result;
     snow_get(client, &get, 1, NULL);
-    result = told(cli, cli->arguments[0], get.status);
+    result = cli_told(cli, cli->arguments[0], get.status);
     if (result == CLI_DONE)
         result = write_all(cli, name, get.to, get.size);
     if (cli->options.json) {
         json_t *row = json_row_status(get.key, get.status);
 
         json_object_set_new(row, "size", json_integer((json_int_t)get.size));
-        print_json(row);
+        cli_print_json(row);
     }
     snow_free(get.to);
     snow_close(client);
@@ -238,10 +220,10 @@ static int tell_found(const struct cli *cli, const struct snow_stat *items, size
             printf("%s %s\n", there ? "yes" : "no ", cli->arguments[i]);
         }
         if (!there && items[i].status != SNOW_NOT_FOUND)
-            told(cli, cli->arguments[i], items[i].status);
+            cli_told(cli, cli->arguments[i], items[i].status);
     }
     if (cli->options.json)
-        print_json(rows);
+        cli_print_json(rows);
     else
         json_decref(rows);
     return result;
@@ -281,13 +263,13 @@ static int list_row(void *owner, const struct snow_listed *row)
     const struct cli *cli = owner;
 
     if (cli->options.json) {
-        json_t *shown = json_row(row->key);
+        json_t *shown = cli_json_row(row->key);
 
         json_object_update_new(shown,
                                json_pack("{s:I, s:I, s:i, s:i, s:s}", "size", (json_int_t)row->size,
                                          "gen", (json_int_t)row->gen, "copies", (int)row->copies,
                                          "uses", (int)row->uses, "pin", pin_name(row->pin)));
-        print_json(shown);
+        cli_print_json(shown);
     } else {
         char shown[4200];
         struct text text;
@@ -309,7 +291,7 @@ int command_ls(struct cli *cli)
         return result;
     if (!cli->options.json && env_is_terminal(1))
         printf("%12s  %s %-4s %s\n", "bytes", "copies", "pin", "key");
-    result = told(cli, "list", snow_list(client, key_of(prefix), list_row, cli, NULL));
+    result = cli_told(cli, "list", snow_list(client, key_of(prefix), list_row, cli, NULL));
     snow_close(client);
     return result;
 }
@@ -355,12 +337,13 @@ static int counter_row(void *owner, const char *name, uint64_t value)
 static int stat_cluster(struct cli *cli, struct snow_client *client)
 {
     struct summary summary = {.cli = cli, .nodes = json_array(), .counters = json_object()};
-    int result = told(cli, "nodes", snow_nodes(client, node_row, &summary, NULL));
+    int result = cli_told(cli, "nodes", snow_nodes(client, node_row, &summary, NULL));
 
     if (result == CLI_DONE)
-        result = told(cli, "stats", snow_stats(client, counter_row, &summary, NULL));
+        result = cli_told(cli, "stats", snow_stats(client, counter_row, &summary, NULL));
     if (cli->options.json && result == CLI_DONE) {
-        print_json(json_pack("{s:o, s:o}", "nodes", summary.nodes, "counters", summary.counters));
+        cli_print_json(
+            json_pack("{s:o, s:o}", "nodes", summary.nodes, "counters", summary.counters));
     } else {
         json_decref(summary.nodes);
         json_decref(summary.counters);
@@ -373,15 +356,15 @@ static int stat_object(struct cli *cli, struct snow_client *client)
     struct snow_stat item = {.key = key_of(cli->arguments[0])};
 
     snow_exists(client, &item, 1, NULL);
-    if (told(cli, cli->arguments[0], item.status) != CLI_DONE)
+    if (cli_told(cli, cli->arguments[0], item.status) != CLI_DONE)
         return CLI_FAILED;
     if (cli->options.json) {
-        json_t *row = json_row(item.key);
+        json_t *row = cli_json_row(item.key);
 
         json_object_update_new(row,
                                json_pack("{s:I, s:I, s:s}", "size", (json_int_t)item.size, "gen",
                                          (json_int_t)item.gen, "pin", pin_name(item.pin)));
-        print_json(row);
+        cli_print_json(row);
     } else {
         printf("size %" PRIu64 "\ngen  %" PRIu64 "\npin  %s\n", item.size, item.gen,
                pin_name(item.pin));
@@ -426,12 +409,12 @@ static int remove_match(struct cli *cli, struct snow_client *client)
         cli_error(cli, "%s: %s", pattern, matched.reason);
         return CLI_USAGE;
     }
-    if (told(cli, "remove", status) != CLI_DONE)
+    if (cli_told(cli, "remove", status) != CLI_DONE)
         return CLI_FAILED;
     if (cli->options.json)
-        print_json(json_pack("{s:I, s:I, s:I}", "removed", (json_int_t)matched.removed, "guarded",
-                             (json_int_t)matched.guarded, "uncertain",
-                             (json_int_t)matched.uncertain));
+        cli_print_json(json_pack("{s:I, s:I, s:I}", "removed", (json_int_t)matched.removed,
+                                 "guarded", (json_int_t)matched.guarded, "uncertain",
+                                 (json_int_t)matched.uncertain));
     else
         printf("removed %" PRIu64 ", guarded %" PRIu64 ", uncertain %" PRIu64 "\n", matched.removed,
                matched.guarded, matched.uncertain);
@@ -444,12 +427,12 @@ static int tell_items(const struct cli *cli, const struct snow_item *items, size
     int result = CLI_DONE;
 
     for (size_t i = 0; i < count; i++) {
-        if (told(cli, cli->arguments[i], items[i].status) != CLI_DONE)
+        if (cli_told(cli, cli->arguments[i], items[i].status) != CLI_DONE)
             result = CLI_FAILED;
         json_array_append_new(rows, json_row_status(items[i].key, items[i].status));
     }
     if (cli->options.json)
-        print_json(rows);
+        cli_print_json(rows);
     else
         json_decref(rows);
     return result;

@@ -25,6 +25,16 @@
 #define CONF_FILE "cli/stat_options.def"
 #include "conf/expand_table.h"
 
+#define CONF_ROWS copy_rows
+#define CONF_STRUCT copy_options
+#define CONF_FILE "cli/copy_options.def"
+#include "conf/expand_table.h"
+
+#define CONF_ROWS drain_rows
+#define CONF_STRUCT drain_options
+#define CONF_FILE "cli/drain_options.def"
+#include "conf/expand_table.h"
+
 #define CONF_ROWS replay_rows
 #define CONF_STRUCT replay_options
 #define CONF_FILE "cli/replay_options.def"
@@ -50,5 +60,7 @@ TABLE(cli_put_options_table, "put", put_rows)
 TABLE(cli_pin_options_table, "pin", pin_rows)
 TABLE(cli_rm_options_table, "rm", rm_rows)
 TABLE(cli_stat_options_table, "stat", stat_rows)
+TABLE(cli_copy_options_table, "copy", copy_rows)
+TABLE(cli_drain_options_table, "drain", drain_rows)
 TABLE(cli_replay_options_table, "replay", replay_rows)
 TABLE(cli_bench_options_table, "bench", bench_rows)

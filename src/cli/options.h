@@ -37,6 +37,18 @@ struct stat_options {
 #undef OPTION
 };
 
+struct copy_options {
+#define OPTION OPTION_FIELD
+#include "cli/copy_options.def"
+#undef OPTION
+};
+
+struct drain_options {
+#define OPTION OPTION_FIELD
+#include "cli/drain_options.def"
+#undef OPTION
+};
+
 struct replay_options {
 #define OPTION OPTION_FIELD
 #include "cli/replay_options.def"
@@ -66,6 +78,8 @@ const struct conf_table *cli_put_options_table(void);
 const struct conf_table *cli_pin_options_table(void);
 const struct conf_table *cli_rm_options_table(void);
 const struct conf_table *cli_stat_options_table(void);
+const struct conf_table *cli_copy_options_table(void);
+const struct conf_table *cli_drain_options_table(void);
 const struct conf_table *cli_replay_options_table(void);
 const struct conf_table *cli_bench_options_table(void);
 

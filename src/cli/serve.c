@@ -52,7 +52,10 @@ static void on_check(struct env_timer *timer)
 {
     struct service *service = list_entry(timer, struct service, timer);
 
-    if ((service->stopping && is_drained(service)) ||
+    bool emptied =
+        service->node != NULL && service->master == NULL && node_is_drained(service->node);
+
+    if (emptied || (service->stopping && is_drained(service)) ||
         (service->master != NULL && master_has_failed(service->master))) {
         env_loop_stop(service->loop);
         return;

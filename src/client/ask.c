@@ -12,6 +12,7 @@ struct part {
     struct list_link link; /* in ask->parts */
     struct client_ask *ask;
     uint32_t count;
+    uint8_t *answered; /* one an item, behind them: it may be under way in another message now */
     uint32_t items[];
 };
 
@@ -150,7 +151,7 @@ static void part_failed(struct part *part, enum snow_status status)
     for (uint32_t i = 0; i < part->count; i++) {
         uint32_t item = part->items[i];
 
-        if (ask->states[item] != ASK_SENT)
+        if (part->answered[i] || ask->states[item] != ASK_SENT)
             continue;
         if (split) {
             set_state(ask, item, ASK_IDLE);
@@ -169,6 +170,8 @@ static void on_reply(struct rpc_call *call, enum snow_status status, const void 
 
     if (reply != NULL)
         ask->ops->on_reply(ask, part->items, part->count, reply);
+    for (uint32_t i = 0; i < part->count && !last; i++)
+        part->answered[i] |= ask->states[part->items[i]] != ASK_SENT;
     if (last) {
         /* What the last reply does not answer will never be. */
         part_failed(part, status == SNOW_OK ? SNOW_INVALID : status);
@@ -257,14 +260,16 @@ static enum snow_status part_send(struct part *part, struct rpc_conn *conn)
 static bool send_next(struct client_ask *ask, struct rpc_conn *conn)
 {
     uint32_t max = ask->waiting < ask->part_items ? ask->waiting : ask->part_items;
-    struct part *part = malloc(sizeof(*part) + max * sizeof(part->items[0]));
+    struct part *part = malloc(sizeof(*part) + max * (sizeof(part->items[0]) + 1));
     enum snow_status status = SNOW_NO_MEMORY;
     uint32_t items[LIMIT_BATCH_ITEMS];
     uint32_t count = gather(ask, items);
 
     if (part != NULL) {
-        *part = (struct part){.ask = ask, .count = count};
+        *part =
+            (struct part){.ask = ask, .count = count, .answered = (uint8_t *)(part->items + max)};
         memcpy(part->items, items, count * sizeof(items[0]));
+        memset(part->answered, 0, count);
         status = part_send(part, conn);
     }
     for (uint32_t i = 0; i < count; i++)

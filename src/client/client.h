@@ -271,18 +271,23 @@ struct client_query_op {
     /* In: of what is asked. */
     struct snow_key key;   /* pattern, or prefix; stays until the end */
     enum snow_match match; /* of a removal */
-    uint64_t cursor; /* of a list: 0, then as the last page says; of nodes: the lowest number */
+    uint64_t cursor; /* of a list: 0, then as the last page says; of nodes: the lowest number; of
+                      * tasks: the last id */
+    uint64_t task;   /* of tasks: this one alone, 0: all; to be cancelled; out: that was started */
+    struct snow_task wish; /* to be started */
 
     /* Out, until client_query_end. */
     enum snow_status status;
     struct snow_matched matched;
+    const char *reason;         /* of a task that was not started, else "" */
     struct snow_listed *listed; /* a page; cursor 0 afterwards: it was the last */
     struct snow_node *nodes;
+    struct snow_task_info *tasks;
     struct client_value {
         const char *name;
         uint64_t value;
     } * values;
-    uint32_t count; /* of listed, nodes or values */
+    uint32_t count; /* of listed, nodes, tasks or values */
 
     struct client_op base;
     struct client_ask ask;
@@ -296,6 +301,12 @@ void client_list_start(struct client *client, struct client_query_op *op,
 void client_nodes_start(struct client *client, struct client_query_op *op,
                         const struct snow_call *call);
 void client_stats_start(struct client *client, struct client_query_op *op,
+                        const struct snow_call *call);
+void client_task_start(struct client *client, struct client_query_op *op,
+                       const struct snow_call *call);
+void client_task_cancel_start(struct client *client, struct client_query_op *op,
+                              const struct snow_call *call);
+void client_tasks_start(struct client *client, struct client_query_op *op,
                         const struct snow_call *call);
 void client_query_cancel(struct client_query_op *op);
 /* Frees what the outputs point to; then it may be started again. */

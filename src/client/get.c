@@ -222,6 +222,12 @@ static bool want(const struct snow_get *item, const struct wire_place *place,
 }
 
 /* Begins to read a copy; false: no memory. */
+/* What the slot there holds: a copy was written under a generation of its own. */
+static uint64_t gen_at(const struct wire_place *place, uint64_t object_gen)
+{
+    return place->gen != 0 ? place->gen : object_gen;
+}
+
 static bool read_copy(struct client_get_op *op, uint32_t index, uint8_t replica)
 {
     struct get_item *get = &op->gets[index];
@@ -235,7 +241,7 @@ static bool read_copy(struct client_get_op *op, uint32_t index, uint8_t replica)
         uint64_t to;
 
         reads[i].index = index;
-        *read = (struct transport_item){.place = place, .gen = get->gen};
+        *read = (struct transport_item){.place = place, .gen = gen_at(place, get->gen)};
         if (place->replica != replica || !want(&op->items[index], place, read, &to))
             continue;
         if (client_buffers_cut(&get->buffers, to, &op->base.arena, read) == SNOW_OK &&
@@ -389,7 +395,8 @@ static bool view(struct client_get_op *op, uint32_t index, const struct wire_fou
         if (node == NULL || node->near == NULL || place->parts != 1)
             continue;
         status = !op->holds ? SNOW_LIMIT
-                            : node->near->transport->ops->view(node->near, place, found->gen,
+                            : node->near->transport->ops->view(node->near, place,
+                                                               gen_at(place, found->gen),
                                                                &op->views[index]);
     }
     if (status != SNOW_OK && status != SNOW_LIMIT)
@@ -443,11 +450,8 @@ static void take_absent(struct client_get_op *op, uint32_t index, const struct w
 
     /* A master that has just started will know soon; one that waits for a node that is gone will
      * not: that is waited for once, not by each get. */
-    if (status == SNOW_NOT_FOUND) {
+    if (status == SNOW_NOT_FOUND)
         client->unknown_since_ns = 0;
-        if (op->count > 1 && (op->flags & WIRE_LOOKUP_UNORDERED) == 0)
-            client_depths_note(&client->depths, client_key_bytes(&op->items[index].key), index);
-    }
     if (status == SNOW_UNKNOWN && client->unknown_since_ns == 0)
         client->unknown_since_ns = client_now_ns(client);
     if (status == SNOW_UNKNOWN && client->unknown_since_ns + UNKNOWN_NS < until_ns)

@@ -219,21 +219,11 @@ static bool join_start(struct client_ask *ask, uint32_t before, uint32_t item)
     return item == before + 1 && puts[item].operation == puts[before].operation;
 }
 
-/* The caller's; behind the read that it continues, the master knows; else what a look-up told. */
-static uint32_t depth_of(const struct client *client, const struct snow_put *item,
-                         uint64_t continues)
-{
-    if (item->depth != SNOW_DEPTH_UNKNOWN || continues != 0)
-        return item->depth;
-    return client_depths_find(&client->depths, client_key_bytes(&item->key));
-}
-
-struct wire_put_item client_put_wire(const struct client *client, const struct snow_put *item,
-                                     uint64_t continues)
+struct wire_put_item client_put_wire(const struct snow_put *item)
 {
     return (struct wire_put_item){.key = client_key_bytes(&item->key),
                                   .size = item->size,
-                                  .depth = depth_of(client, item, continues),
+                                  .depth = item->depth,
                                   .replicas = item->replicas == 0 ? 1 : item->replicas,
                                   .pin = item->pin,
                                   .pin_ms = item->pin_ms,
@@ -275,7 +265,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
         return NULL;
     message->items_count = count;
     for (uint32_t i = 0; i < count; i++)
-        message->items[i] = client_put_wire(op->base.client, &op->items[items[i]], op->continues);
+        message->items[i] = client_put_wire(&op->items[items[i]]);
     return message;
 }
 

@@ -1,4 +1,5 @@
-/* Questions with one answer: removal by pattern, a page of the list, the nodes, the counters.
+/* Questions with one answer: removal by pattern, a page of the list, the nodes, the counters, the
+ * tasks of operators.
  *
  * Each is an ask of one item.  Outputs lie in the operation's arena until client_query_end.
  * Threads.  The loop's.
@@ -38,6 +39,7 @@ void client_query_end(struct client_query_op *op)
     arena_deinit(&op->base.arena);
     op->listed = NULL;
     op->nodes = NULL;
+    op->tasks = NULL;
     op->values = NULL;
     op->count = 0;
 }
@@ -73,7 +75,9 @@ static void start(struct client *client, struct client_query_op *op,
     op->status = client_ask_init(&op->ask, client, ops, 1, op->base.deadline_ns, &op->base.arena);
     op->listed = NULL;
     op->nodes = NULL;
+    op->tasks = NULL;
     op->values = NULL;
+    op->reason = "";
     op->count = 0;
     if (!valid || (op->key.at == NULL && op->key.size > 0))
         op->status = SNOW_INVALID;
@@ -234,6 +238,8 @@ static const char *state_name(uint8_t state)
         return "recovering";
     case WIRE_NODE_DEAD:
         return "dead";
+    case WIRE_NODE_DRAINING:
+        return "draining";
     default:
         return "unknown";
     }
@@ -341,4 +347,201 @@ void client_stats_start(struct client *client, struct client_query_op *op,
                         const struct snow_call *call)
 {
     start(client, op, &stats_ops, call, true);
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------- */
+
+static enum snow_status status_of(int32_t status)
+{
+    return status_is_known(status) ? (enum snow_status)status : SNOW_INVALID;
+}
+
+static size_t measure_task(struct client_ask *ask, uint32_t item)
+{
+    (void)item;
+    return op_of(ask)->wish.key.size;
+}
+
+static const void *build_task(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                              struct arena *arena)
+{
+    struct wire_task_start_req *message = arena_take(arena, sizeof(*message));
+    const struct snow_task *wish = &op_of(ask)->wish;
+
+    (void)items;
+    (void)count;
+    if (message == NULL)
+        return NULL;
+    message->kind = (uint8_t)wish->kind;
+    message->from = wish->from;
+    message->to = wish->to;
+    message->rate = wish->rate;
+    message->key = client_key_bytes(&wish->key);
+    return message;
+}
+
+static void on_task(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                    const void *message)
+{
+    const struct wire_task_start_rep *reply = message;
+
+    (void)items;
+    (void)count;
+    op_of(ask)->task = reply->task;
+    op_of(ask)->reason = copy_text(op_of(ask), reply->reason);
+    answered(ask, status_of(reply->status));
+}
+
+static const struct client_ask_ops task_ops = {
+    .type = WIRE_task_start,
+    .on_measure = measure_task,
+    .on_build = build_task,
+    .on_reply = on_task,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_task_start(struct client *client, struct client_query_op *op,
+                       const struct snow_call *call)
+{
+    const struct snow_task *wish = &op->wish;
+    bool valid = wish->key.size <= LIMIT_KEY_SIZE && wish->kind <= SNOW_TASK_DRAIN &&
+                 (wish->key.at != NULL || wish->key.size == 0) && wish->spare == 0 &&
+                 CLIENT_RESERVED(wish) == SNOW_OK;
+
+    start(client, op, &task_ops, call, valid);
+}
+
+static const void *build_cancel(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                                struct arena *arena)
+{
+    struct wire_task_cancel_req *message = arena_take(arena, sizeof(*message));
+
+    (void)items;
+    (void)count;
+    if (message != NULL)
+        message->task = op_of(ask)->task;
+    return message;
+}
+
+static void on_cancelled(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                         const void *message)
+{
+    (void)items;
+    (void)count;
+    answered(ask, status_of(((const struct wire_task_cancel_rep *)message)->status));
+}
+
+static const struct client_ask_ops cancel_ops = {
+    .type = WIRE_task_cancel,
+    .on_measure = measure,
+    .on_build = build_cancel,
+    .on_reply = on_cancelled,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_task_cancel_start(struct client *client, struct client_query_op *op,
+                              const struct snow_call *call)
+{
+    start(client, op, &cancel_ops, call, true);
+}
+
+static const void *build_tasks(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                               struct arena *arena)
+{
+    struct wire_tasks_req *message = arena_take(arena, sizeof(*message));
+
+    (void)items;
+    (void)count;
+    if (message == NULL)
+        return NULL;
+    message->task = op_of(ask)->task;
+    message->after = op_of(ask)->cursor;
+    return message;
+}
+
+static const char *kind_name(uint8_t kind)
+{
+    return kind == WIRE_TASK_COPY    ? "copy"
+           : kind == WIRE_TASK_MOVE  ? "move"
+           : kind == WIRE_TASK_DRAIN ? "drain"
+                                     : "unknown";
+}
+
+static const char *task_state_name(uint8_t state)
+{
+    switch (state) {
+    case WIRE_TASK_RUNNING:
+        return "running";
+    case WIRE_TASK_DONE:
+        return "done";
+    case WIRE_TASK_FAILED:
+        return "failed";
+    case WIRE_TASK_CANCELLED:
+        return "cancelled";
+    default:
+        return "unknown";
+    }
+}
+
+static struct snow_task_info told_task(struct client_query_op *op,
+                                       const struct wire_task_info *info)
+{
+    struct bytes key = copy_bytes(op, info->key);
+
+    return (struct snow_task_info){.id = info->task,
+                                   .kind = kind_name(info->kind),
+                                   .state = task_state_name(info->state),
+                                   .reason = copy_text(op, info->reason),
+                                   .status = status_of(info->status),
+                                   .from = info->from,
+                                   .to = info->to,
+                                   .key = {.at = key.at, .size = key.size},
+                                   .rate = info->rate,
+                                   .elapsed_ms = info->elapsed_ms,
+                                   .left_ms = info->left_ms,
+                                   .objects = info->objects,
+                                   .bytes = info->bytes,
+                                   .dropped_objects = info->dropped_objects,
+                                   .dropped_bytes = info->dropped_bytes,
+                                   .left_objects = info->left_objects,
+                                   .left_bytes = info->left_bytes};
+}
+
+static void on_tasks(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                     const void *message)
+{
+    struct client_query_op *op = op_of(ask);
+    const struct wire_tasks_rep *reply = message;
+
+    (void)items;
+    (void)count;
+    op->tasks = arena_array(&op->base.arena, reply->tasks_count, sizeof(*op->tasks));
+    if (op->tasks == NULL) {
+        answered(ask, SNOW_NO_MEMORY);
+        return;
+    }
+    op->cursor = 0;
+    for (uint32_t i = 0; i < reply->tasks_count; i++) {
+        op->tasks[op->count++] = told_task(op, &reply->tasks[i]);
+        if (reply->tasks_count == LIMIT_LIST_ROWS)
+            op->cursor = reply->tasks[i].task; /* there may be more */
+    }
+    answered(ask, SNOW_OK);
+}
+
+static const struct client_ask_ops tasks_ops = {
+    .type = WIRE_tasks,
+    .on_measure = measure,
+    .on_build = build_tasks,
+    .on_reply = on_tasks,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_tasks_start(struct client *client, struct client_query_op *op,
+                        const struct snow_call *call)
+{
+    start(client, op, &tasks_ops, call, true);
 }

@@ -613,3 +613,54 @@ enum snow_status snow_stats(struct snow_client *client,
 
     return run_pages(client, &query, call, tell_values, &rows);
 }
+
+/* ---- tasks ---- */
+
+enum snow_status snow_task_start(struct snow_client *client, const struct snow_task *task,
+                                 const struct snow_call *call, uint64_t *id)
+{
+    struct query_call query = {.op = {.wish = *task}, .begin = client_task_start};
+    enum snow_status status = run_query(client, &query, call, 0);
+
+    if (status == SNOW_OK)
+        *id = query.op.task;
+    else if (snow_reason()[0] == 0 && query.op.reason != NULL)
+        turns_reason_set(query.op.reason);
+    client_query_end(&query.op);
+    return status;
+}
+
+enum snow_status snow_task_cancel(struct snow_client *client, uint64_t id,
+                                  const struct snow_call *call)
+{
+    struct query_call query = {.op = {.task = id}, .begin = client_task_cancel_start};
+    enum snow_status status = run_query(client, &query, call, 0);
+
+    client_query_end(&query.op);
+    return status;
+}
+
+struct task_rows {
+    int (*on_row)(void *owner, const struct snow_task_info *row);
+    void *owner;
+};
+
+static bool tell_tasks(const struct client_query_op *op, void *to)
+{
+    const struct task_rows *rows = to;
+    bool more = true;
+
+    for (uint32_t i = 0; i < op->count && more; i++)
+        more = rows->on_row(rows->owner, &op->tasks[i]) == 0;
+    return more;
+}
+
+enum snow_status snow_tasks(struct snow_client *client, uint64_t id,
+                            int (*on_row)(void *owner, const struct snow_task_info *row),
+                            void *owner, const struct snow_call *call)
+{
+    struct query_call query = {.op = {.task = id}, .begin = client_tasks_start};
+    struct task_rows rows = {.on_row = on_row, .owner = owner};
+
+    return run_pages(client, &query, call, tell_tasks, &rows);
+}

@@ -23,6 +23,7 @@ void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason r
     struct object *object = core_object(core, number);
 
     if (object->state == OBJECT_READABLE) {
+        core_copy_object_gone(core, number);
         core->readable--;
         core_victim_leave(core, number);
         core_pin_forget(core, number);
@@ -35,8 +36,6 @@ void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason r
     if (reason == CLOSE_EVICTED) {
         core_count(core, CORE_METRIC_evicted_objects, 1);
         core_count(core, CORE_METRIC_evicted_bytes, core_object_bytes(core, number));
-        if (core->on_evicted != NULL)
-            core->on_evicted(core->evicted_owner, core_object_key(core, number));
     } else if (reason == CLOSE_EXPIRED) {
         core_count(core, CORE_METRIC_expired_objects, 1);
     } else if (reason == CLOSE_REMOVED) {
@@ -52,6 +51,7 @@ void core_apply_lost(struct core *core, uint32_t number)
     struct object *object = core_object(core, number);
 
     ASSERT(object->state == OBJECT_READABLE);
+    core_copy_object_gone(core, number);
     core->readable--;
     core_victim_leave(core, number);
     core_pin_forget(core, number);

@@ -23,6 +23,7 @@ struct totals {
     uint32_t writing;
     uint32_t closing;
     uint32_t recovering;
+    uint32_t copying;
     uint32_t listed;
     uint32_t groups;
     uint32_t members;
@@ -127,6 +128,11 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
     case OBJECT_RECOVERING:
         totals->recovering++;
         ASSERT(!listed);
+        break;
+    case OBJECT_COPYING:
+        totals->copying++;
+        ASSERT(!listed);
+        core_copy_check(core, number);
         break;
     case OBJECT_ABSENT:
         ASSERT(false);
@@ -371,6 +377,7 @@ void core_check(struct core *core)
     ASSERT(totals.hard_pinned_bytes == core->hard_pinned_bytes);
     ghosts_check(&core->ghosts);
     trial_check(&core->trial);
+    ASSERT(totals.copying == core->copy_pool.used);
     ASSERT((totals.recovering == 0) == (core->recovering == 0));
     ASSERT(index_count(core->expiries) == core->expiry_pool.used);
     ASSERT(core->pins != NULL && index_count(core->pins) == core->pin_pool.used);

@@ -188,7 +188,7 @@ void core_close(struct core *core, uint32_t number, enum close_reason reason)
         closing->held++;
         closing->bytes += core_part_bytes(&part);
         core->segments[part.segment]->closing_bytes += core_part_bytes(&part);
-        core_forget_slot(core, part.segment, part.slot, object->gen);
+        core_forget_slot(core, part.segment, part.slot, part.gen);
     }
     core->closing_bytes += closing->bytes;
     if (closing->held > 0)
@@ -216,6 +216,7 @@ void core_close_copy(struct core *core, const struct part *part, uint64_t gen, s
     alone.parts = 1;
     alone.object_offset = 0;
     alone.closed = false;
+    alone.gen = gen;
     enum snow_status status = core_parts_set(core, number, &alone, 1);
 
     ASSERT(status == SNOW_OK);
@@ -399,6 +400,7 @@ void core_extent_give(struct core *core, const struct part *part, uint32_t numbe
     if (segment->ready > space_size(space) && !segment->dropping)
         core_grow_apply(core, segment); /* it waited for a slot */
     core->room_changed = true;
+    core->copies_due = core->copies_due || core->tasks_running > 0;
 }
 
 void core_part_freed(struct core *core, uint32_t number, uint32_t index)
@@ -439,8 +441,9 @@ static uint32_t closing_in_slot(struct core *core, const struct node *node, uint
     uint32_t number = space_owner(segment->space, slot);
     const struct object *object = core_object(core, number);
 
-    if (object->state != OBJECT_CLOSING || object->gen != gen ||
-        !core_part_find(core, number, segment->index, slot, index))
+    if (object->state != OBJECT_CLOSING ||
+        !core_part_find(core, number, segment->index, slot, index) ||
+        core_part_at(core, number, *index).gen != gen)
         return 0;
     return number;
 }

@@ -24,6 +24,7 @@ static void init_pools(struct core *core)
     pool_init(&core->group_timers, &core->region, sizeof(struct group_timer), 8, OBJECTS_MAX);
     pool_init(&core->group_claim_pool, &core->region, sizeof(struct group_claim), 8, OBJECTS_MAX);
     pool_init(&core->group_hold_pool, &core->region, sizeof(struct group_hold), 8, OBJECTS_MAX);
+    pool_init(&core->copy_pool, &core->region, sizeof(struct copy), 6, OBJECTS_MAX);
 }
 
 static void init_lists(struct core *core)
@@ -38,8 +39,16 @@ static void init_lists(struct core *core)
     list_init(&core->closings);
     list_init(&core->awaited);
     list_init(&core->reads);
+    list_init(&core->copies);
+    list_init(&core->tasks);
     for (int kind = 0; kind < LEASE_KINDS; kind++)
         list_init(&core->leases[kind]);
+}
+
+static void on_copies_timer(struct wheel_timer *timer, void *owner)
+{
+    (void)timer;
+    ((struct core *)owner)->copies_due = true;
 }
 
 static void on_room_timer(struct wheel_timer *timer, void *owner)
@@ -74,6 +83,7 @@ enum snow_status core_create(const struct core_options *options, const struct co
     region_init(&core->region, start->memory);
     reuse_init(&core->reuse);
     core->room_timer.on_event = on_room_timer;
+    core->copies_timer.on_event = on_copies_timer;
     init_pools(core);
     init_lists(core);
     if (core->sessions == NULL || index_create(&core->region, &core->index) != SNOW_OK ||
@@ -84,6 +94,7 @@ enum snow_status core_create(const struct core_options *options, const struct co
         index_create(&core->region, &core->group_ids) != SNOW_OK ||
         index_create(&core->region, &core->group_claims) != SNOW_OK ||
         index_create(&core->region, &core->group_holds) != SNOW_OK ||
+        index_create(&core->region, &core->copying) != SNOW_OK ||
         ghosts_init(&core->ghosts, &core->region) != SNOW_OK ||
         trial_init(&core->trial, options->policy == CORE_POLICY_RRC ? SHADOW_SCORE : SHADOW_OLDEST,
                    options->policy != CORE_POLICY_RRC) != SNOW_OK) {
@@ -116,6 +127,7 @@ void core_destroy(struct core *core)
     if (core->sessions != NULL)
         core_sessions_free(core);
     core_outputs_deinit(&outputs);
+    core_tasks_free(core);
     free_objects(core);
     for (uint32_t i = 0; i < core->segment_count; i++) {
         if (core->segments[i]->space != NULL)
@@ -141,9 +153,11 @@ void core_destroy(struct core *core)
     index_destroy(core->group_ids);
     index_destroy(core->group_claims);
     index_destroy(core->group_holds);
+    pool_deinit(&core->copy_pool);
     index_destroy(core->index);
     index_destroy(core->pins);
     index_destroy(core->expiries);
+    index_destroy(core->copying);
     index_destroy(core->requests);
     keys_destroy(core->keys);
     ghosts_deinit(&core->ghosts);
@@ -229,6 +243,12 @@ static void session_message(struct core *core, const struct core_input *input)
         core_nodes(core, input);
     } else if (input->type == WIRE_stats) {
         core_stats(core, input);
+    } else if (input->type == WIRE_task_start) {
+        core_task_start(core, input);
+    } else if (input->type == WIRE_task_cancel) {
+        core_task_cancel(core, input);
+    } else if (input->type == WIRE_tasks) {
+        core_tasks(core, input);
     } else if (is_request(input->type)) {
         core_fail(core, input->token, input->type, SNOW_INVALID);
     }
@@ -247,6 +267,7 @@ static void take_message(struct core *core, const struct core_input *input)
         return;
     case WIRE_inventory:
     case WIRE_forget:
+    case WIRE_copy:
     case WIRE_freed:
     case WIRE_grown:
     case WIRE_unmount:
@@ -265,6 +286,8 @@ static void take_message(struct core *core, const struct core_input *input)
         core_inventory(core, input, node);
     } else if (input->type == WIRE_forget) {
         core_forget_reply(core, node, input->message);
+    } else if (input->type == WIRE_copy) {
+        core_copy_reply(core, node, input->message);
     } else if (input->type == WIRE_freed) {
         core_freed(core, node, input->message);
     } else {
@@ -323,6 +346,8 @@ void core_step(struct core *core, uint64_t now_ns, const struct core_input *inpu
     core_inventories_done(core);
     if (core->room_changed)
         core_room_serve(core);
+    if (core->copies_due)
+        core_tasks_run(core);
     core_forgets_flush(core);
     core_requests_flush(core);
     core->outputs = NULL;
@@ -333,7 +358,7 @@ uint64_t core_wake_ns(const struct core *core)
     uint64_t wake_ns = wheel_next_ns(&core->wheel);
     uint64_t age_ns = core_closing_age_ns(core);
 
-    if (core->room_changed || core->drops > 0 || core->groups_closing != 0 ||
+    if (core->room_changed || core->drops > 0 || core->groups_closing != 0 || core->copies_due ||
         core_jobs_can_run(core) || core_recovering_can_go(core))
         return 0;
     return wake_ns < age_ns ? wake_ns : age_ns;

@@ -5,8 +5,8 @@
  * Idea.     core_step(now, input) -> outputs.  No clock, no I/O, no threads, no randomness of its
  *           own: time is an argument, randomness a seed.
  * Invariants (core_check verifies them).
- *   K1  An object is ABSENT, WRITING, READABLE, CLOSING or RECOVERING; look-ups tell of READABLE
- *       ones only (P1, P2).
+ *   K1  An object is ABSENT, WRITING, READABLE, CLOSING, RECOVERING or COPYING; look-ups tell of
+ *       READABLE ones only (P1, P2).
  *   K2  An extent is given again only after its node said FREED for its generation (P3).
  *   K3  A READABLE object is in exactly one victim list, or in none while it is leased or hard
  *       pinned; an object in any other state is in none.
@@ -40,7 +40,8 @@ enum core_input_kind {
     CORE_SESSION_OPEN,
     /* The connection of session `from` ended; not when the session is on a newer one already. */
     CORE_SESSION_BREAK,
-    /* A request, a one-way message or the reply to a forget; from: session or node by its type. */
+    /* A request, a one-way message or the reply to a forget or a copy; from: session or node by
+     * its type. */
     CORE_MESSAGE,
     /* The request of this token is gone: no reply, its message is not touched again. */
     CORE_CANCEL,
@@ -65,6 +66,7 @@ enum core_output_kind {
     CORE_OUT_SESSION, /* token: of the input; to: the session */
     CORE_OUT_REPLY,   /* to the request `token`; message of `type` when status is OK */
     CORE_OUT_FORGET,  /* to node `to`: a forget request; its reply comes back as CORE_MESSAGE */
+    CORE_OUT_COPY,    /* to node `to`: a copy request; its reply comes back as CORE_MESSAGE */
     CORE_OUT_GROW     /* to node `to`: a grow message */
 };
 
@@ -147,11 +149,6 @@ const char *core_policy_name(uint32_t policy);
 void core_metrics(struct core *core, uint64_t *values);
 uint32_t core_metric_count(void);
 const char *core_metric_name(uint32_t index);
-
-/* For checkers: told of each object that is evicted, in order, while it can still be looked at.
- * NULL: nobody is. */
-void core_watch_evicted(struct core *core, void (*on_evicted)(void *owner, struct bytes key),
-                        void *owner);
 
 /* Verifies K1-K5 and the invariants of its parts; ASSERTs.  Costs O(everything). */
 void core_check(struct core *core);

@@ -398,6 +398,18 @@ uint32_t core_group_first_member(const struct core *core, uint32_t record)
     return 0;
 }
 
+void core_group_moved(struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    if (!object->grouped)
+        return;
+    struct object *unit = core_object(core, object->prev);
+
+    ASSERT((unit->flags & OBJECT_LISTED) == 0);
+    unit->segment = core_object(core, core_group_first_member(core, object->prev))->segment;
+}
+
 void core_group_leave(struct core *core, uint32_t number)
 {
     struct object *object = core_object(core, number);

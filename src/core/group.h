@@ -81,6 +81,10 @@ bool core_put_groups_are_valid(const struct wire_put_start_req *put);
 /* Bytes of the extra block that the slot of an item stores. */
 uint64_t core_extra_bytes(const struct wire_put_start_req *put, uint32_t item);
 struct bytes core_group_extra(struct core *core, const struct write *write);
+/* The same of a member, for a copy of it; empty: it is in no group. */
+struct bytes core_group_member_extra(struct core *core, uint32_t number);
+/* A member's extents lie elsewhere now; it was out of its list meanwhile. */
+void core_group_moved(struct core *core, uint32_t number);
 
 /* Where an item of a put goes. */
 struct membership {

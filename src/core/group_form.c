@@ -156,24 +156,21 @@ uint64_t core_extra_bytes(const struct wire_put_start_req *put, uint32_t item)
                : wire_group_extra_size_min(WIRE_VERSION) + put->groups[member->group].id.size;
 }
 
-struct bytes core_group_extra(struct core *core, const struct write *write)
+static struct bytes encode_extra(struct core *core, uint32_t record, uint32_t index, uint16_t depth,
+                                 struct hash128 parent)
 {
     uint8_t *at;
     struct writer writer;
-
-    if (write->group == 0)
-        return bytes_of(NULL, 0);
-    const struct group *group = core_group_at(core, write->group);
-    uint16_t depth = core_object(core, write->object)->depth;
+    const struct group *group = core_group_at(core, record);
     struct wire_group_extra extra = {
-        .id = core_group_id(core, write->group),
+        .id = core_group_id(core, record),
         .ggen = group->ggen,
         .size = group->size,
-        .index = write->group_index,
+        .index = index,
         .flags = group->flags & WIRE_GROUP_ALL,
         .depth = depth == CORE_DEPTH_UNKNOWN ? WIRE_DEPTH_UNKNOWN : depth,
-        .parent_low = write->group_parent.low,
-        .parent_high = write->group_parent.high,
+        .parent_low = parent.low,
+        .parent_high = parent.high,
     };
 
     at = core_out(core, LIMIT_EXTRA_SIZE, 1);
@@ -181,6 +178,28 @@ struct bytes core_group_extra(struct core *core, const struct write *write)
     wire_group_extra_encode(&writer, &extra);
     ASSERT(!writer.failed);
     return bytes_of(at, writer_size(&writer));
+}
+
+struct bytes core_group_extra(struct core *core, const struct write *write)
+{
+    if (write->group == 0)
+        return bytes_of(NULL, 0);
+    return encode_extra(core, write->group, write->group_index,
+                        core_object(core, write->object)->depth, write->group_parent);
+}
+
+struct bytes core_group_member_extra(struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+    struct hash128 parent = {0};
+
+    if (!object->grouped)
+        return bytes_of(NULL, 0);
+    uint32_t above = core_group_of(core, object)->parent;
+
+    if (above != 0)
+        parent = hash_key(CORE_TENANT, core_group_id(core, above));
+    return encode_extra(core, object->prev, object->next, object->depth, parent);
 }
 
 /* ---- admission ---- */

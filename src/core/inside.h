@@ -103,6 +103,18 @@ uint32_t core_unit_of(const struct core *core, uint32_t number);
 /* Evicts the unit for which this object stands, whole. */
 void core_victim_evict(struct core *core, uint32_t number);
 
+/* How far from being evicted, before the policy is asked. */
+enum victim_rank {
+    VICTIM_RANK_DONE,
+    VICTIM_RANK_POLICY, /* .. and one more for each priority */
+    VICTIM_RANK_SOFT = VICTIM_RANK_POLICY + WIRE_PRIORITY_MAX + 1,
+    VICTIM_RANK_HARD,
+    VICTIM_RANKS
+};
+uint32_t core_victim_rank(const struct object *object);
+/* a would go before b, were both on one segment and in their lists. */
+bool core_victim_before(struct core *core, uint32_t a, uint32_t b);
+
 /* ---- apply.c: the only changes of durable state ---- */
 
 void core_apply_publish(struct core *core, uint32_t number);
@@ -145,7 +157,7 @@ uint64_t core_closing_age_ns(const struct core *core);
  * without its bytes and lists, and of a place. */
 #define CORE_REPLY_BYTES 64u
 #define CORE_ROW_BYTES 40u
-#define CORE_PLACE_BYTES 53u
+#define CORE_PLACE_BYTES 61u
 
 struct request *core_request_open(struct core *core, const struct core_input *input,
                                   uint32_t session, uint32_t items);
@@ -196,6 +208,15 @@ struct segment *core_place_lacking(struct core *core, struct request *request);
 /* Another one where room can be made; NULL: none. */
 struct segment *core_place_elsewhere(struct core *core, struct request *request, uint64_t bytes);
 bool core_segment_open(const struct core *core, const struct segment *segment);
+/* One extent; size: bytes of the object, tail: bytes that its key needs behind them.  False: no
+ * run. */
+bool core_place_one(struct core *core, struct segment *segment, uint64_t size, uint64_t tail,
+                    uint32_t owner, struct part *part);
+/* From these parts: 0 on the host of one, 1 in the failure domain of one, 2 in neither. */
+uint32_t core_place_distance(const struct core *core, const struct part *taken, uint32_t count,
+                             const struct segment *segment);
+/* Per mille of it that is free, what it may grow by included. */
+uint64_t core_place_free_share(const struct segment *segment);
 
 /* ---- room.c: eviction, the queue for room ---- */
 
@@ -206,6 +227,9 @@ void core_room_leave(struct core *core, struct waiter *waiter);
  * the session's own queue come back to the queue for room. */
 void core_room_return(struct core *core, struct session *session);
 void core_room_serve(struct core *core);
+/* Evicts for an object of that many bytes; wanted: what is wanted there in all.  False: nothing may
+ * go. */
+bool core_room_make(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted);
 /* After a grant: evicts until the reserve of its segments is free or coming. */
 void core_room_ahead(struct core *core, const struct part *parts, uint32_t count);
 uint64_t core_room_reserve(const struct core *core, const struct segment *segment);
@@ -272,14 +296,15 @@ void core_read_places(struct core *core, uint32_t number, uint32_t max, struct w
 void core_lease_return(struct core *core, const struct wire_lease_return_msg *message,
                        uint32_t session);
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
-/* A put continues this read: its keys are counted once. */
-void core_read_continued(struct core *core, uint32_t session, uint64_t operation);
 bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth);
 void core_read_free(struct core *core, struct read *read);
 void core_holds_free(struct core *core, struct session *session);
 uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes);
 /* WIRE_SLOT_* that the slots of an open write store. */
 uint16_t core_grant_flags(const struct core *core, uint32_t number);
+/* Where a reader finds this part. */
+void core_read_place(const struct core *core, uint32_t number, const struct part *part,
+                     struct wire_place *place);
 /* Places of all parts of an open write, sealed for writing. */
 void core_grant_places(struct core *core, uint32_t number, const struct hash128 *key,
                        struct bytes extra, struct wire_place **places, uint32_t *count);
@@ -316,6 +341,47 @@ void core_nodes(struct core *core, const struct core_input *input);
 void core_stats(struct core *core, const struct core_input *input);
 uint64_t core_memory(const struct core *core); /* bytes of the tables, segments apart */
 
+/* ---- copy.c ---- */
+
+/* OK: it is under way.  BUSY: later (room is coming, or as much is under way as may be).  NO_SPACE:
+ * nowhere is it worth more than what would have to go.  NOT_FOUND: the object is gone, or lies not
+ * there; UNREACHABLE: its node is silent; LIMIT: it can have no more copies.
+ * *bytes: of what is to be copied. */
+MUST_CHECK enum snow_status core_copy_start(struct core *core, const struct copy_wish *wish,
+                                            uint64_t *bytes);
+void core_copy_end(struct core *core, struct copy *copy, enum snow_status status);
+/* The copy of an object that is under way; NULL: none. */
+struct copy *core_copy_of(const struct core *core, uint32_t number);
+void core_copy_object_gone(struct core *core, uint32_t number);
+void core_copy_node_gone(struct core *core, const struct node *node);
+void core_copy_reply(struct core *core, const struct node *node, const struct wire_copy_rep *reply);
+void core_copy_check(struct core *core, uint32_t record);
+
+/* ---- task.c, drain.c ---- */
+
+void core_task_start(struct core *core, const struct core_input *input);
+void core_task_cancel(struct core *core, const struct core_input *input);
+void core_tasks(struct core *core, const struct core_input *input);
+/* A copy that the task asked for has ended.  Neither starts nor ends one. */
+void core_task_copied(struct core *core, uint64_t id, const struct copy_end *end);
+void core_task_end(struct core *core, struct task *task, enum wire_task_state state,
+                   enum snow_status status, const char *reason);
+void core_tasks_run(struct core *core);
+void core_tasks_free(struct core *core);
+bool core_pace_allows(struct core *core, const struct pace *pace);
+void core_pace_spend(struct core *core, struct pace *pace, uint64_t rate, uint64_t bytes);
+/* Tasks are looked at again then. */
+void core_tasks_wake(struct core *core, uint64_t at_ns);
+MUST_CHECK enum snow_status core_drain_open(struct core *core, struct task *task,
+                                            struct node *node);
+/* It drains no more. */
+void core_drain_close(struct core *core, struct task *task);
+void core_drain_run(struct core *core, struct task *task);
+void core_drain_node_gone(struct core *core, const struct node *node);
+/* What is left on its node. */
+void core_drain_left(const struct core *core, const struct task *task, uint64_t *objects,
+                     uint64_t *bytes);
+
 /* ---- session.c ---- */
 
 void core_session_open(struct core *core, const struct core_input *input);
@@ -335,6 +401,8 @@ void core_node_report(struct core *core, const struct wire_report_peer_msg *mess
 /* It may be waited for: its connection stands, and it is not silent. */
 bool core_node_is_reachable(const struct core *core, const struct node *node);
 struct node *core_node_at(struct core *core, uint64_t number); /* NULL: no such node */
+/* It was emptied: it is expected no more, and its process is not taken in again. */
+void core_node_retire(struct core *core, struct node *node);
 /* A put_end came: its nodes that are telling their inventory have said FREE or WRITING before.
  * NO_MEMORY. */
 MUST_CHECK enum snow_status core_node_note_ended(struct core *core, uint32_t number);

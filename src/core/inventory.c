@@ -51,13 +51,20 @@ static void recovering_remove(struct core *core, uint32_t number)
 
 /* ---- an unknown segment ---- */
 
+/* The generation of the object: a copy was written under a later one of its own. */
+static uint64_t version_of(const struct wire_inventory_row *row)
+{
+    return row->version == 0 ? row->gen : row->version;
+}
+
 /* A part of an object that somebody completed: no generation that this core has yet to give. */
 static bool row_is_whole(const struct core *core, const struct wire_inventory_row *row)
 {
     if (row->state != WIRE_SLOT_WRITTEN || row->parts < 1 || row->parts > LIMIT_EXTENTS ||
         row->part >= row->parts || row->replica >= LIMIT_REPLICAS || row->gen == 0 ||
-        row->gen > WIRE_GEN(core->term, core->next_counter) || row->tenant != CORE_TENANT ||
-        row->object_size > LIMIT_OBJECT_SIZE || row->object_offset > row->object_size ||
+        row->gen > WIRE_GEN(core->term, core->next_counter) || version_of(row) > row->gen ||
+        row->tenant != CORE_TENANT || row->object_size > LIMIT_OBJECT_SIZE ||
+        row->object_offset > row->object_size ||
         row->length > row->object_size - row->object_offset)
         return false;
     if (row->part > 0)
@@ -89,9 +96,10 @@ static uint32_t find_gen_under(const struct core *core, uint64_t hash, uint64_t 
 /* The record of the row's version, under its key or still without one. */
 static uint32_t find_version(const struct core *core, const struct wire_inventory_row *row)
 {
-    uint32_t number = find_gen_under(core, row->key_hash_low, row->gen);
+    uint64_t version = version_of(row);
+    uint32_t number = find_gen_under(core, row->key_hash_low, version);
 
-    return number != 0 ? number : find_gen_under(core, core_mix(row->gen), row->gen);
+    return number != 0 ? number : find_gen_under(core, core_mix(version), version);
 }
 
 static struct part part_of(const struct segment *segment, const struct wire_inventory_row *row)
@@ -103,7 +111,8 @@ static struct part part_of(const struct segment *segment, const struct wire_inve
                          .parts = row->parts,
                          .slot = row->slot,
                          .length = row->length,
-                         .object_offset = row->object_offset};
+                         .object_offset = row->object_offset,
+                         .gen = row->gen};
 }
 
 static bool has_whole_replica(const struct core *core, uint32_t number)
@@ -140,13 +149,13 @@ static uint32_t new_version(struct core *core, const struct wire_inventory_row *
 {
     struct bytes key = row->part == 0 ? row->key : bytes_of(NULL, 0);
     uint32_t number =
-        core_object_create(core, key, key.size > 0 ? row->key_hash_low : core_mix(row->gen));
+        core_object_create(core, key, key.size > 0 ? row->key_hash_low : core_mix(version_of(row)));
 
     if (number == 0)
         return 0;
     struct object *object = core_object(core, number);
 
-    object->gen = row->gen;
+    object->gen = version_of(row);
     object->size = row->object_size & OBJECT_SIZE_MASK;
     object->state = OBJECT_RECOVERING;
     recovering_add(core, number);
@@ -276,7 +285,7 @@ static void lose_overlaps(struct core *core, const struct overlaps *overlaps)
         if (!core_part_find(core, owner, overlaps->segment, overlaps->slots[i], &index))
             continue;
         core_forget_slot(core, overlaps->segment, overlaps->slots[i],
-                         core_object(core, owner)->gen);
+                         core_part_at(core, owner, index).gen);
         if (core_object(core, owner)->state == OBJECT_CLOSING)
             core_part_freed(core, owner, index);
         else
@@ -332,24 +341,26 @@ static void compare_slot(struct core *core, struct segment *segment, uint32_t sl
 {
     uint32_t number = space_owner(segment->space, slot);
     const struct object *object = core_object(core, number);
-    bool same = row != NULL && row->gen == object->gen;
     uint32_t index;
 
     if (!core_part_find(core, number, segment->index, slot, &index))
         return;
+    uint64_t gen = core_part_at(core, number, index).gen;
+    bool same = row != NULL && row->gen == gen;
+
     core_count(core, CORE_METRIC_inventory_conflicts, row != NULL && !same);
     if (object->state == OBJECT_READABLE || object->state == OBJECT_RECOVERING) {
         if ((same && row->state == WIRE_SLOT_WRITTEN) ||
-            ((row == NULL || same) && came_meanwhile(core, segment, slot, object->gen)))
+            ((row == NULL || same) && came_meanwhile(core, segment, slot, gen)))
             return;
-        replace_copy(core, number, index, row == NULL ? object->gen : row->gen);
+        replace_copy(core, number, index, row == NULL ? gen : row->gen);
         return;
     }
-    /* WRITING: the grant stands; what lies in its place goes. */
+    /* WRITING, COPYING: the grant stands; what lies in its place goes. */
     if (row != NULL && !same)
         core_forget_slot(core, segment->index, slot, row->gen);
     if (object->state == OBJECT_CLOSING)
-        core_forget_slot(core, segment->index, slot, object->gen);
+        core_forget_slot(core, segment->index, slot, gen);
 }
 
 static void take_slot(struct core *core, struct segment *segment, uint32_t slot,

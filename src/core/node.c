@@ -15,7 +15,7 @@
  * A node that was DEAD and is dropped gives its place to the next new one; its number is never
  * used again.
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
 #include "wire/grant.h"
 
 #include <stdlib.h>
@@ -154,12 +154,15 @@ void core_node_break(struct core *core, struct node *node)
 {
     node->linked = false;
     node->reporter = 0;
+    core_copy_node_gone(core, node);
     suspect(core, node);
     core_closings_recheck(core);
 }
 
 static void kill_node(struct core *core, struct node *node)
 {
+    core_drain_node_gone(core, node);
+    core_copy_node_gone(core, node);
     node->state = NODE_DEAD;
     node->linked = false;
     node->inventory_due = false;
@@ -180,6 +183,24 @@ static void kill_node(struct core *core, struct node *node)
     expect_no_more(core, node->incarnation);
     core->room_changed = true;
     core_closings_recheck(core);
+}
+
+void core_node_retire(struct core *core, struct node *node)
+{
+    core->drained[core->drained_count++ % LIMIT_NODES] =
+        (struct drained){.incarnation = node->incarnation, .process = node->process};
+    core_count(core, CORE_METRIC_nodes_drained, 1);
+    kill_node(core, node);
+}
+
+static bool was_drained(const struct core *core, const struct wire_mount_req *mount)
+{
+    for (uint32_t i = 0; i < core->drained_count && i < LIMIT_NODES; i++) {
+        if (core->drained[i].incarnation == mount->incarnation &&
+            core->drained[i].process == mount->process)
+            return true;
+    }
+    return false;
 }
 
 static void on_silence(struct wheel_timer *timer, void *owner)
@@ -207,6 +228,7 @@ static void hear(struct core *core, struct node *node)
     if (node->state == NODE_SUSPECT && node->linked) {
         node->state = node->inventory_due ? NODE_RECOVERING : NODE_ALIVE;
         core->room_changed = true;
+        core->copies_due = true;
     }
     wheel_arm(&core->wheel, &node->timer, core->now_ns + core->options.suspect_after_ns);
 }
@@ -257,8 +279,8 @@ enum snow_status core_node_note_ended(struct core *core, uint32_t number)
             node->ended = grown;
             node->ended_capacity = capacity;
         }
-        node->ended[node->ended_count++] = (struct ended_part){
-            .segment = part.segment, .slot = part.slot, .gen = core_object(core, number)->gen};
+        node->ended[node->ended_count++] =
+            (struct ended_part){.segment = part.segment, .slot = part.slot, .gen = part.gen};
     }
     return SNOW_OK;
 }
@@ -502,13 +524,16 @@ void core_mount(struct core *core, const struct core_input *input)
 {
     const struct wire_mount_req *mount = input->message;
     struct node *node = NULL;
-    enum snow_status status = find_or_take(core, mount, &node);
+    enum snow_status status =
+        was_drained(core, mount) ? SNOW_GONE : find_or_take(core, mount, &node);
 
     if (status != SNOW_OK) {
         core_fail(core, input->token, WIRE_mount, status);
         return;
     }
     bool new_process = node->process != mount->process || node->state == NODE_DEAD;
+
+    core_copy_node_gone(core, node);
 
     node->incarnation = mount->incarnation;
     node->process = mount->process;
@@ -586,6 +611,7 @@ void core_part_lost(struct core *core, uint32_t number, uint32_t index)
         }
     }
     if (core_replica_count(core, number) > 0) {
+        core_group_moved(core, number);
         core_victim_return(core, number);
     } else if (object->state == OBJECT_WRITING) {
         core_count(core, CORE_METRIC_puts_expired, 1);

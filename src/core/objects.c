@@ -215,9 +215,16 @@ struct part core_part_at(const struct core *core, uint32_t number, uint32_t inde
     const struct object *object = core_object(core, number);
 
     ASSERT(index < core_part_count(core, number));
-    if (object->flags & OBJECT_SPREAD)
-        return ((const struct spread *)pool_at(&core->spreads, object->place))->parts[index];
+    if (object->flags & OBJECT_SPREAD) {
+        struct part part =
+            ((const struct spread *)pool_at(&core->spreads, object->place))->parts[index];
+
+        if (part.gen == 0)
+            part.gen = object->gen;
+        return part;
+    }
     return (struct part){.segment = object->segment,
+                         .gen = object->gen,
                          .present = true,
                          .parts = 1,
                          .slot = object->place,
@@ -227,7 +234,7 @@ struct part core_part_at(const struct core *core, uint32_t number, uint32_t inde
 static bool is_plain(const struct object *object, const struct part *parts, uint32_t count)
 {
     return count == 1 && parts[0].parts == 1 && parts[0].replica == 0 && parts[0].present &&
-           parts[0].length == object->size;
+           parts[0].length == object->size && (parts[0].gen == 0 || parts[0].gen == object->gen);
 }
 
 static void clear_parts(struct core *core, struct object *object)

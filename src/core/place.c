@@ -27,7 +27,7 @@ bool core_segment_open(const struct core *core, const struct segment *segment)
         return false;
     const struct node *node = core->nodes[segment->node];
 
-    return node->state == NODE_ALIVE && node->linked;
+    return node->state == NODE_ALIVE && node->linked && !node->draining;
 }
 
 /* ---- choosing a segment ---- */
@@ -132,7 +132,7 @@ static struct segment *random_segment(struct core *core, const struct choice *ch
 }
 
 /* Per mille of it, what it may grow by included. */
-static uint64_t free_share(const struct segment *segment)
+uint64_t core_place_free_share(const struct segment *segment)
 {
     uint64_t bytes =
         space_free_bytes(segment->space) + (segment->size - space_size(segment->space));
@@ -143,8 +143,8 @@ static uint64_t free_share(const struct segment *segment)
 /* The better of two candidates: more free, or when both are nearly full, the better victim. */
 static struct segment *better(struct core *core, struct segment *a, struct segment *b)
 {
-    uint64_t a_free = free_share(a);
-    uint64_t b_free = free_share(b);
+    uint64_t a_free = core_place_free_share(a);
+    uint64_t b_free = core_place_free_share(b);
 
     if (a_free > NEARLY_FULL || b_free > NEARLY_FULL)
         return a_free >= b_free ? a : b;
@@ -207,6 +207,14 @@ static struct segment *choose(struct core *core, const struct request *request,
 
 /* ---- taking ---- */
 
+uint32_t core_place_distance(const struct core *core, const struct part *taken, uint32_t count,
+                             const struct segment *segment)
+{
+    struct choice choice = {.taken = taken, .taken_count = count};
+
+    return distance(core, &choice, segment);
+}
+
 /* What is to be placed. */
 struct load {
     uint64_t size; /* bytes of the object */
@@ -246,8 +254,8 @@ void core_place_undo(struct core *core, const struct part *parts, uint32_t count
 }
 
 /* size: bytes of the object; tail: bytes that its key needs behind them. */
-static bool take_one(struct core *core, struct segment *segment, uint64_t size, uint64_t tail,
-                     uint32_t owner, struct part *part)
+bool core_place_one(struct core *core, struct segment *segment, uint64_t size, uint64_t tail,
+                    uint32_t owner, struct part *part)
 {
     uint32_t slot;
 
@@ -271,7 +279,7 @@ static uint64_t take_pieces(struct core *core, struct segment *segment, uint64_t
 
         if (piece < left + tail && piece < PIECE_MIN)
             break;
-        if (!take_one(core, segment, piece - tail, tail, load->owner, &parts[*count]))
+        if (!core_place_one(core, segment, piece - tail, tail, load->owner, &parts[*count]))
             break;
         left -= piece - tail;
         (*count)++;
@@ -296,7 +304,7 @@ static bool take_stripe(struct core *core, const struct choice *choice, uint64_t
             return false;
         if (*count > 0)
             stripe.tail = 0;
-        if (take_one(core, segment, size, stripe.tail, load->owner, &parts[*count])) {
+        if (core_place_one(core, segment, size, stripe.tail, load->owner, &parts[*count])) {
             (*count)++;
             return true;
         }
@@ -337,7 +345,7 @@ static bool take_replica(struct core *core, struct segment *segment, const struc
     *count = 0;
     if (load->width > 1 && take_stripes(core, choice, load, parts, count))
         return true;
-    if (take_one(core, segment, load->size, load->tail, load->owner, &parts[0])) {
+    if (core_place_one(core, segment, load->size, load->tail, load->owner, &parts[0])) {
         *count = 1;
         return true;
     }

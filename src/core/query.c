@@ -51,6 +51,8 @@ void core_list(struct core *core, const struct core_input *input)
 
 static uint8_t wire_state(const struct node *node)
 {
+    if (node->draining && node->state == NODE_ALIVE)
+        return WIRE_NODE_DRAINING;
     switch ((enum node_state)node->state) {
     case NODE_ALIVE:
         return WIRE_NODE_ALIVE;
@@ -100,13 +102,6 @@ void core_nodes(struct core *core, const struct core_input *input)
 
 /* ---- metrics ---- */
 
-void core_watch_evicted(struct core *core, void (*on_evicted)(void *owner, struct bytes key),
-                        void *owner)
-{
-    core->on_evicted = on_evicted;
-    core->evicted_owner = owner;
-}
-
 uint32_t core_metric_count(void)
 {
     return CORE_METRIC_COUNT;
@@ -128,8 +123,9 @@ uint64_t core_memory(const struct core *core)
     return pool_bytes(&core->objects) + pool_bytes(&core->spreads) + pool_bytes(&core->writes) +
            pool_bytes(&core->closings_pool) + pool_bytes(&core->request_pool) +
            pool_bytes(&core->pin_pool) + pool_bytes(&core->expiry_pool) +
-           pool_bytes(&core->groups) + pool_bytes(&core->group_timers) +
-           index_memory(core->group_ids) + index_memory(core->index) + keys_memory(core->keys) +
+           pool_bytes(&core->copy_pool) + pool_bytes(&core->groups) +
+           pool_bytes(&core->group_timers) + index_memory(core->group_ids) +
+           index_memory(core->index) + keys_memory(core->keys) +
            core->read_entries * sizeof(struct read_entry);
 }
 
@@ -185,6 +181,8 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_hard_pinned_bytes] = core->hard_pinned_bytes;
     values[CORE_METRIC_sessions] = core->sessions_open;
     tell_nodes(core, values);
+    values[CORE_METRIC_copies_under_way] = core->copy_pool.used;
+    values[CORE_METRIC_tasks_running] = core->tasks_running;
     values[CORE_METRIC_nodes_missing] = core->missing;
     values[CORE_METRIC_waiters] = core->waiters;
     values[CORE_METRIC_memory_bytes] = core_memory(core);
@@ -198,10 +196,8 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_ghosts] = ghosts_count(&core->ghosts);
     values[CORE_METRIC_ghost_bytes] = ghosts_memory(&core->ghosts);
     for (uint32_t i = 0; i < core->segment_count; i++) {
-        if (core->segments[i]->space == NULL)
-            continue;
-        values[CORE_METRIC_memory_bytes] += space_memory(core->segments[i]->space);
-        values[CORE_METRIC_reserve_bytes] += core_room_reserve(core, core->segments[i]);
+        if (core->segments[i]->space != NULL)
+            values[CORE_METRIC_memory_bytes] += space_memory(core->segments[i]->space);
     }
 }
 

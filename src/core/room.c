@@ -122,7 +122,7 @@ static bool evict_elsewhere(struct core *core, const struct segment *segment, ui
 
 /* Evicts for an object of that many bytes; wanted: what is wanted there in all.  A large object,
  * or one that finds no run among enough free bytes, has neighbours go. */
-static bool make_room(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted)
+bool core_room_make(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted)
 {
     uint64_t size = segment->size;
     uint64_t free_bytes = space_free_bytes(segment->space);
@@ -188,7 +188,7 @@ static bool want_in(struct core *core, struct waiter *waiter, struct segment *se
 {
     unwant(core, waiter);
     mark_wanted(waiter, segment);
-    return make_room(core, segment, waiter->bytes, segment->wanted_bytes);
+    return core_room_make(core, segment, waiter->bytes, segment->wanted_bytes);
 }
 
 /* A value and what replaces it that can not be there together: the old one goes before anything
@@ -255,8 +255,8 @@ static void refuse(struct core *core, struct request *request, uint32_t index, b
     /* The next attempt is to find room. */
     evict_replaced(core, put, index);
     if (segment != NULL)
-        make_room(core, segment, core_place_bytes(put, index),
-                  segment->wanted_bytes + core_place_bytes(put, index));
+        core_room_make(core, segment, core_place_bytes(put, index),
+                       segment->wanted_bytes + core_place_bytes(put, index));
 }
 
 /* Members of groups that are being formed stand before all others. */

@@ -33,7 +33,8 @@ enum object_state {
     OBJECT_READABLE,   /* prev, next: its victim list, if OBJECT_LISTED */
     OBJECT_CLOSING,    /* next: its struct closing */
     OBJECT_RECOVERING, /* parts of it are known from inventories, not yet all */
-    OBJECT_GROUP       /* no object: it stands for a group among the victims; place: struct group */
+    OBJECT_GROUP,      /* no object: it stands for a group among the victims; place: struct group */
+    OBJECT_COPYING     /* extents of a copy that is under way; next: its struct copy */
 };
 
 #define OBJECT_SPREAD (1u << 0)   /* several extents: place is a struct spread */
@@ -95,6 +96,7 @@ struct part {
     uint32_t slot;
     uint64_t length;        /* bytes of the object in it */
     uint64_t object_offset; /* bytes */
+    uint64_t gen;           /* of the extent: a copy's own; 0: the object's */
 };
 
 /* Side record of an object with several extents: parts of replica 0, of replica 1, ... */
@@ -192,6 +194,75 @@ struct write {
     uint32_t group; /* record of the group that it is to be a member of; 0: none */
     uint32_t group_index;
     struct hash128 group_parent; /* hash of the id of that group's parent; zeros: none */
+};
+
+/* ---- copies, tasks ---- */
+
+#define COPY_ANYWHERE UINT16_MAX
+
+/* A copy that is under way. */
+struct copy {
+    struct wheel_timer timer; /* given up then */
+    struct list_link link;    /* in core->copies */
+    uint32_t number;          /* in core->copy_pool */
+    uint32_t object;          /* what it is of */
+    uint32_t record;          /* COPYING: has the new extents until they are the object's */
+    uint64_t gen;             /* of these; 0: it has ended */
+    uint64_t bytes;           /* of these */
+    uint64_t task;            /* who asked for it; 0: nobody */
+    uint16_t from;            /* index in core->nodes: of a move, the one that is left */
+    uint16_t to;
+    bool move;   /* the extents on `from` are given up then */
+    bool second; /* made for what is used often */
+};
+
+/* What is to be copied. */
+struct copy_wish {
+    uint64_t task;
+    uint32_t object;
+    uint16_t from; /* of a move: index in core->nodes */
+    uint16_t to;   /* index in core->nodes; COPY_ANYWHERE */
+    bool move;
+    bool second;
+    bool force; /* evicts for it whatever may go, not only what is worth less */
+};
+
+struct copy_end {
+    uint32_t object; /* its record may be gone or another's, unless status is OK */
+    uint64_t bytes;
+    enum snow_status status;
+};
+
+/* Bytes a second, kept by when the next may begin. */
+struct pace {
+    uint64_t next_ns;
+};
+
+struct drain; /* drain.c */
+
+/* What an operator asked for: a copy, a move, or to empty a node. */
+struct task {
+    struct list_link link; /* in core->tasks, oldest first */
+    uint64_t id;
+    uint8_t kind;  /* enum wire_task_kind */
+    uint8_t state; /* enum wire_task_state */
+    enum snow_status status;
+    const char *reason; /* static */
+    uint32_t from;      /* numbers of nodes; 0: none */
+    uint32_t to;
+    uint8_t *key; /* malloc'd; NULL: none */
+    uint32_t key_size;
+    uint32_t under_way; /* copies */
+    uint32_t tries;     /* copies that failed */
+    uint64_t rate;      /* bytes a second; 0: as fast as it goes */
+    struct pace pace;
+    uint64_t started_ns;
+    uint64_t ended_ns;
+    uint64_t objects; /* copied, moved */
+    uint64_t bytes;
+    uint64_t dropped_objects; /* not worth what they would have taken the place of */
+    uint64_t dropped_bytes;
+    struct drain *drain; /* of one that runs */
 };
 
 /* ---- removals ---- */
@@ -304,7 +375,6 @@ struct read {
     uint32_t session;
     uint8_t kind; /* enum lease_kind */
     bool sorted;
-    bool continued; /* by a put: its keys are counted */
 };
 
 /* A hold (of views) ends when it is returned, or with its session; it is never broken. */
@@ -364,6 +434,9 @@ struct node {
     uint32_t ended_count;
     uint32_t ended_capacity;
     bool adopts;          /* what it holds may be believed: it was not given up before */
+    bool draining;        /* it is being emptied: nothing is placed on it */
+    uint32_t copies_in;   /* under way to it */
+    uint32_t copies_out;  /* and from it */
     uint64_t reporter;    /* session that could not reach it, since its last heartbeat; 0: none */
     uint32_t secret_term; /* the term its secret was made in */
     char address[LIMIT_NAME_SIZE + 1];
@@ -417,6 +490,12 @@ struct pin {
     uint32_t object;
 };
 
+/* A process of a node that was emptied: it is not taken in again. */
+struct drained {
+    uint64_t incarnation;
+    uint64_t process;
+};
+
 /* ---- the core ---- */
 
 struct core {
@@ -441,6 +520,18 @@ struct core {
     struct index *expiries; /* as pins -> struct expiry in expiry_pool */
     struct pool expiry_pool;
     struct keys *keys;
+
+    struct pool copy_pool; /* struct copy */
+    struct index *copying; /* as pins -> struct copy in copy_pool */
+    struct list copies;    /* under way */
+    struct list tasks;     /* struct task */
+    uint32_t task_count;
+    uint32_t tasks_running;
+    uint64_t next_task;
+    struct wheel_timer copies_timer; /* when the pace lets the next begin */
+    bool copies_due;                 /* tasks are to be looked at */
+    struct drained drained[LIMIT_NODES];
+    uint32_t drained_count; /* so far */
 
     struct session **sessions; /* by index; NULL: unused */
     uint32_t session_count;    /* slots in use or used before */
@@ -522,9 +613,6 @@ struct core {
     uint32_t groups_closing;    /* first record of CLOSING groups with members, linked by next */
     uint32_t group_count;       /* records in use */
     uint32_t group_members;     /* READABLE objects that are members */
-
-    void (*on_evicted)(void *owner, struct bytes key); /* core_watch_evicted; NULL: nobody */
-    void *evicted_owner;
 };
 
 enum core_metric {

@@ -251,6 +251,35 @@ uint32_t core_unit_of(const struct core *core, uint32_t number)
     return object->grouped ? object->prev : number;
 }
 
+uint32_t core_victim_rank(const struct object *object)
+{
+    if (object->flags & OBJECT_HARD_PIN)
+        return VICTIM_RANK_HARD;
+    if (object->flags & OBJECT_SOFT_PIN)
+        return VICTIM_RANK_SOFT;
+    if (object->flags & OBJECT_DONE)
+        return VICTIM_RANK_DONE;
+    return VICTIM_RANK_POLICY +
+           ((uint32_t)object->flags >> OBJECT_PRIORITY_SHIFT & WIRE_PRIORITY_MAX);
+}
+
+bool core_victim_before(struct core *core, uint32_t a, uint32_t b)
+{
+    const struct object *left = core_object(core, a = core_unit_of(core, a));
+    const struct object *right = core_object(core, b = core_unit_of(core, b));
+    uint32_t left_rank = core_victim_rank(left);
+    uint32_t right_rank = core_victim_rank(right);
+    uint32_t now = (uint32_t)core->touches;
+
+    if (a == b)
+        return false;
+    if (left_rank != right_rank)
+        return left_rank < right_rank;
+    if (left_rank == VICTIM_RANK_POLICY)
+        return core->policy->before(core, a, b);
+    return now - left->last_touch > now - right->last_touch;
+}
+
 void core_victim_evict(struct core *core, uint32_t number)
 {
     if (!FAULT(core->faults, member_alone))

@@ -22,12 +22,13 @@ struct link {
     bool drop;            /* to be closed at the end of the step */
 };
 
-/* A forget on its way. */
-struct forget_call {
+/* What a node was told to do: a forget, a copy. */
+struct node_call {
     struct rpc_call call;
     struct list_link in_master;
     struct master *master;
     uint64_t node;
+    uint16_t type;
 };
 
 /* A request that the core has not answered: its token is its place in the table and a count. */
@@ -49,7 +50,7 @@ struct master {
     struct env_timer timer;
     uint64_t wake_ns; /* that the timer is armed for */
     struct list links;
-    struct list forgets;
+    struct list node_calls;
     struct ticket *tickets;
     uint32_t ticket_count;
     uint32_t ticket_free; /* first free one; UINT32_MAX: none */
@@ -158,25 +159,25 @@ static void carry_reply(struct master *master, const struct core_output *output)
         rpc_reply(request, output->message, output->last);
 }
 
-static void forget_free(struct forget_call *forget)
+static void node_call_free(struct node_call *call)
 {
-    list_remove(&forget->in_master);
-    free(forget);
+    list_remove(&call->in_master);
+    free(call);
 }
 
-static void on_forgotten(struct rpc_call *call, enum snow_status status, const void *reply,
-                         bool last)
+static void on_done(struct rpc_call *rpc_call, enum snow_status status, const void *reply,
+                    bool last)
 {
-    struct forget_call *forget = list_entry(call, struct forget_call, call);
-    struct master *master = forget->master;
+    struct node_call *call = list_entry(rpc_call, struct node_call, call);
+    struct master *master = call->master;
     struct core_input input = {
-        .kind = CORE_MESSAGE, .from = forget->node, .type = WIRE_forget, .message = reply};
+        .kind = CORE_MESSAGE, .from = call->node, .type = call->type, .message = reply};
 
     if (last)
-        forget_free(forget);
+        node_call_free(call);
     if (status == SNOW_OK)
         step(master, &input);
-    /* Else its connection ended: the next inventory asks again. */
+    /* Else its connection ended: the next inventory asks for a forget again, a copy ends. */
 }
 
 static struct link *link_of_node(struct master *master, uint64_t node)
@@ -207,23 +208,25 @@ static void carry_grow(struct master *master, const struct core_output *output)
         drop_node(master, link);
 }
 
-static void carry_forget(struct master *master, const struct core_output *output)
+/* A forget, or a copy. */
+static void carry_call(struct master *master, const struct core_output *output)
 {
     struct link *link = link_of_node(master, output->to);
-    struct forget_call *forget;
+    struct node_call *call;
 
     if (link == NULL)
         return;
-    forget = calloc(1, sizeof(*forget));
-    if (forget != NULL) {
-        forget->master = master;
-        forget->node = output->to;
-        forget->call.on_reply = on_forgotten;
-        list_push(&master->forgets, &forget->in_master);
-        if (rpc_call_start(link->conn, &forget->call, WIRE_forget, output->message, NULL, 0) ==
+    call = calloc(1, sizeof(*call));
+    if (call != NULL) {
+        call->master = master;
+        call->node = output->to;
+        call->type = output->type;
+        call->call.on_reply = on_done;
+        list_push(&master->node_calls, &call->in_master);
+        if (rpc_call_start(link->conn, &call->call, output->type, output->message, NULL, 0) ==
             SNOW_OK)
             return;
-        forget_free(forget);
+        node_call_free(call);
     }
     drop_node(master, link);
 }
@@ -240,7 +243,8 @@ static void carry_out(struct master *master)
             carry_reply(master, output);
             break;
         case CORE_OUT_FORGET:
-            carry_forget(master, output);
+        case CORE_OUT_COPY:
+            carry_call(master, output);
             break;
         case CORE_OUT_GROW:
             carry_grow(master, output);
@@ -568,8 +572,8 @@ static void close_all(struct master *master)
     env_timer_cancel(&master->timer);
     while ((link = list_pop(&master->links)) != NULL)
         free(list_entry(link, struct link, in_master));
-    while ((link = list_first(&master->forgets)) != NULL)
-        forget_free(list_entry(link, struct forget_call, in_master));
+    while ((link = list_first(&master->node_calls)) != NULL)
+        node_call_free(list_entry(link, struct node_call, in_master));
     if (master->core != NULL)
         core_destroy(master->core);
     core_outputs_deinit(&master->outputs);
@@ -595,7 +599,7 @@ enum snow_status master_open(struct env *env, const struct master_options *optio
     master->ticket_free = UINT32_MAX;
     master->timer.on_event = on_timer;
     list_init(&master->links);
-    list_init(&master->forgets);
+    list_init(&master->node_calls);
     core_outputs_init(&master->outputs);
     status = env_loop_create(env, "master", &master->loop);
     if (status == SNOW_OK)

@@ -25,6 +25,7 @@ struct activity {
     uint32_t readers;             /* reads that are being sent */
     bool closed;                  /* forgotten: FREED is said when nothing is inside */
     bool marked;                  /* closed, and a client of this host may still use it */
+    struct fetch_part *fetch;     /* its bytes come from another node; NULL: not */
     struct list_link marked_link; /* in node->marked */
 };
 
@@ -97,12 +98,19 @@ struct node {
     uint32_t seen_count;
     uint32_t seen_capacity;
 
+    /* fetch.c */
+    struct transport *transport; /* to other nodes */
+    struct list fetches;         /* struct fetch */
+    struct list sources;         /* struct fetch_source */
+    uint32_t source_count;
+
     bool mounted; /* read by any thread */
     struct env_task leave_task;
     struct rpc_call leave_call;
     bool leave_asked; /* by any thread */
     bool leaving;     /* it mounts no more */
     bool left;        /* read by any thread */
+    bool drained;     /* it was emptied, the master takes it in no more; read by any thread */
     bool remount;     /* set by the heartbeat loop: the master does not know us */
 
     /* Growth: driven by the service loop, done by a loop of its own. */
@@ -148,6 +156,20 @@ struct activity *node_activity_open(struct node *node, uint32_t segment, uint32_
                                     uint64_t gen);
 /* Ends it when nothing is inside and no write is open. */
 void node_activity_settle(struct node *node, struct activity *activity);
+
+/* The segment has that slot, and it may be used. */
+bool node_slot_is_ready(const struct node *node, uint32_t segment, uint32_t slot);
+/* Batches under way: a node that is told to stop waits for them. */
+void node_transfers_count(struct node *node, int change);
+
+/* ---- fetch.c: copies from other nodes ---- */
+
+MUST_CHECK enum snow_status node_fetch_open(struct node *node);
+void node_fetch_close(struct node *node);
+void node_copy(struct node *node, struct rpc_request *request, const struct wire_copy_req *copy);
+void node_copy_gone(struct node *node, struct rpc_request *request);
+/* The slot of this part was closed: the fetch ends. */
+void node_fetch_cut(struct fetch_part *part);
 
 /* ---- local.c: clients of this host ---- */
 

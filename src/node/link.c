@@ -63,6 +63,7 @@ static bool fill_row(struct node *node, uint32_t segment, uint32_t index,
                                        .object_offset = slot->object_offset,
                                        .key_hash_low = slot->key_hash_low,
                                        .key_hash_high = slot->key_hash_high,
+                                       .version = slot_version(slot),
                                        .key = slots_key(slots, index),
                                        .extra = slots_extra(slots, index)};
     if (slot->state == WIRE_SLOT_CLOSED) {
@@ -150,6 +151,14 @@ static void on_mounted(struct rpc_call *call, enum snow_status status, const voi
 
     if (!last)
         return;
+    if (status == SNOW_GONE) {
+        node->leaving = true;
+        __atomic_store_n(&node->left, true, __ATOMIC_RELEASE);
+        __atomic_store_n(&node->drained, true, __ATOMIC_RELEASE);
+        obs_log_write(node->log, OBS_INFO, "node", "drained: its part in the cluster is over",
+                      "master=%s", node->options.master);
+        return;
+    }
     if (status != SNOW_OK) {
         obs_log_write(node->log, OBS_INFO, "node", "mount refused", "status=%s",
                       snow_status_name(status));

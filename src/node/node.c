@@ -16,7 +16,8 @@ static enum snow_status on_hello(void *owner, struct rpc_conn *conn,
     const struct node *node = owner;
 
     (void)conn;
-    if (hello->role != WIRE_ROLE_CLIENT) {
+    /* Other nodes copy from here. */
+    if (hello->role != WIRE_ROLE_CLIENT && hello->role != WIRE_ROLE_NODE) {
         reply->reason = bytes_of_string("this is the data service of a node: dial the master");
         return SNOW_REFUSED;
     }
@@ -35,7 +36,7 @@ static bool is_master(const struct node *node, const struct rpc_conn *conn)
 static bool keeps(void *owner, uint16_t type)
 {
     (void)owner;
-    return type == WIRE_write; /* its bytes come later */
+    return type == WIRE_write || type == WIRE_copy; /* its bytes come later */
 }
 
 static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *request,
@@ -45,6 +46,8 @@ static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *r
 
     if (type == WIRE_forget && is_master(node, conn))
         node_forget(node, request, message);
+    else if (type == WIRE_copy && is_master(node, conn))
+        node_copy(node, request, message);
     else if (type == WIRE_write && !is_master(node, conn))
         node_write(node, request, message, payload_size);
     else if (type == WIRE_read && !is_master(node, conn))
@@ -61,6 +64,8 @@ static void on_request_gone(void *owner, struct rpc_request *request)
 {
     if (rpc_request_type(request) == WIRE_write)
         node_write_gone(owner, request);
+    else if (rpc_request_type(request) == WIRE_copy)
+        node_copy_gone(owner, request);
 }
 
 static void on_oneway(void *owner, struct rpc_conn *conn, uint16_t type, const void *message)
@@ -136,6 +141,7 @@ static void close_all(struct node *node)
     if (node->beat_rpc != NULL)
         node_heartbeat_close(node);
     node_grow_close(node);
+    node_fetch_close(node);
     if (node->master.rpc != NULL)
         node_link_close(node);
     if (node->rpc != NULL)
@@ -185,6 +191,10 @@ static enum snow_status open_parts(struct node *node, struct bytes token, const 
     status = node_local_open(node);
     if (status != SNOW_OK)
         return status;
+    *reason = "out of memory";
+    status = node_fetch_open(node);
+    if (status != SNOW_OK)
+        return status;
     *reason = "the master's address is no address";
     status = node_link_open(node);
     node_grow_open(node);
@@ -231,6 +241,8 @@ enum snow_status node_open(struct env *env, const struct node_options *options, 
     list_init(&node->locals);
     list_init(&node->marked);
     list_init(&node->spare);
+    list_init(&node->fetches);
+    list_init(&node->sources);
     for (uint32_t i = 0; i < NODE_BUCKETS; i++)
         list_init(&node->buckets[i]);
     status = open_parts(node, token, reason);
@@ -278,6 +290,11 @@ const char *node_address(const struct node *node)
 bool node_is_mounted(const struct node *node)
 {
     return __atomic_load_n(&node->mounted, __ATOMIC_ACQUIRE);
+}
+
+bool node_is_drained(const struct node *node)
+{
+    return __atomic_load_n(&node->drained, __ATOMIC_ACQUIRE);
 }
 
 bool node_is_growing(const struct node *node)
@@ -335,7 +352,8 @@ static const char *check_activity(const struct node *node, const struct activity
 {
     const struct slot *slot = &node->segments[activity->segment].table[activity->slot];
 
-    if (activity->readers == 0 && list_is_empty(&activity->writers) && !activity->marked)
+    if (activity->readers == 0 && list_is_empty(&activity->writers) && !activity->marked &&
+        activity->fetch == NULL)
         return NULL;
     if (activity->closed)
         return slot->state == WIRE_SLOT_CLOSED ? NULL

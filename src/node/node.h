@@ -54,6 +54,10 @@ const char *node_address(const struct node *node);
 /* True while the master knows it and has its inventory.  Any thread. */
 bool node_is_mounted(const struct node *node);
 
+/* True once an operator had it emptied: this process is a member of the cluster no more.  Any
+ * thread. */
+bool node_is_drained(const struct node *node);
+
 /* True while memory is being committed: by itself (populate=all), or because the master asked.  Any
  * thread. */
 bool node_is_growing(const struct node *node);

@@ -84,7 +84,8 @@ void node_activity_settle(struct node *node, struct activity *activity)
 {
     struct slots *slots = &node->segments[activity->segment];
 
-    if (activity->readers > 0 || !list_is_empty(&activity->writers) || activity->marked)
+    if (activity->readers > 0 || !list_is_empty(&activity->writers) || activity->marked ||
+        activity->fetch != NULL)
         return;
     if (activity->closed) {
         slots_free(slots, activity->slot);
@@ -95,8 +96,7 @@ void node_activity_settle(struct node *node, struct activity *activity)
     activity_give(node, activity);
 }
 
-/* Batches under way: a node that is told to stop waits for them. */
-static void count_transfers(struct node *node, int change)
+void node_transfers_count(struct node *node, int change)
 {
     __atomic_fetch_add(&node->transfers, (uint32_t)change, __ATOMIC_RELEASE);
 }
@@ -194,14 +194,14 @@ static bool grant_holds(const struct node *node, const struct wire_write_item *i
     return node->has_secret && grant_write_mac(&node->secret, &fields) == item->mac;
 }
 
-static bool slot_is_ready(const struct node *node, uint32_t segment, uint32_t slot)
+bool node_slot_is_ready(const struct node *node, uint32_t segment, uint32_t slot)
 {
     return segment < node->segment_count && slot < node->segments[segment].slots_ready;
 }
 
 enum snow_status node_write_check(struct node *node, const struct wire_write_item *item)
 {
-    if (!slot_is_ready(node, item->segment, item->slot) || item->key.size < 1 ||
+    if (!node_slot_is_ready(node, item->segment, item->slot) || item->key.size < 1 ||
         item->key.size > LIMIT_KEY_SIZE || item->start > item->length ||
         item->size > item->length - item->start || item->extra.size > LIMIT_EXTRA_SIZE ||
         (item->part > 0 && item->extra.size > 0))
@@ -314,7 +314,7 @@ static void end_piece(struct node *node, struct write_piece *piece,
 
 static void free_batch(struct write_batch *batch)
 {
-    count_transfers(batch->node, -1);
+    node_transfers_count(batch->node, -1);
     free(batch->payload.iov);
     free(batch);
 }
@@ -411,7 +411,7 @@ void node_write(struct node *node, struct rpc_request *request, const struct wir
         return;
     }
     batch->node = node;
-    count_transfers(node, 1);
+    node_transfers_count(node, 1);
     batch->request = request;
     batch->write = write; /* kept (node.c) */
     for (uint32_t i = 0; i < count; i++)
@@ -449,7 +449,7 @@ struct read_batch {
 
 static enum snow_status check_read(struct node *node, const struct wire_read_item *item)
 {
-    if (!slot_is_ready(node, item->segment, item->slot) || item->start > item->length ||
+    if (!node_slot_is_ready(node, item->segment, item->slot) || item->start > item->length ||
         item->size > item->length - item->start)
         return SNOW_INVALID;
     struct grant_fields fields = {.segment = item->segment,
@@ -491,7 +491,7 @@ static void on_read_sent(void *owner, enum snow_status status)
         activity->readers--;
         node_activity_settle(batch->node, activity);
     }
-    count_transfers(batch->node, -1);
+    node_transfers_count(batch->node, -1);
     free(batch->payload.iov);
     free(batch);
 }
@@ -543,7 +543,7 @@ void node_read(struct node *node, struct rpc_request *request, const struct wire
         rpc_fail(request, SNOW_NO_MEMORY);
     } else {
         batch->node = node;
-        count_transfers(node, 1);
+        node_transfers_count(node, 1);
         batch->payload.iov = iov;
         for (uint32_t i = 0; i < count; i++)
             slot_touch(node, read->items[i].segment, read->items[i].slot);
@@ -565,6 +565,8 @@ static bool close_slot(struct node *node, struct slots *slots, uint32_t segment,
     slots_close(slots, slot, floor);
     if (activity == NULL)
         return true;
+    if (activity->fetch != NULL)
+        node_fetch_cut(activity->fetch);
     while (!list_is_empty(&activity->writers))
         displace(list_entry(list_first(&activity->writers), struct write_piece, of_activity),
                  SNOW_GONE);

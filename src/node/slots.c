@@ -308,7 +308,8 @@ enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *
     slot->replica = item->replica;
     slot->flags = item->flags;
     slot->tenant = item->tenant;
-    slot->next_slot = 0;
+    slot->version_low = 0;
+    slot->version_high = 0;
     slot->unchecked = 0;
     if (!in_data(slots, slot))
         return SNOW_INVALID;
@@ -326,6 +327,15 @@ enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *
     }
     store_state(slot, WIRE_SLOT_WRITING);
     return SNOW_OK;
+}
+
+void slots_version_set(struct slots *slots, uint32_t index, uint64_t version)
+{
+    struct slot *slot = &slots->table[index];
+
+    ASSERT(slot->state == WIRE_SLOT_WRITING && version <= SLOT_VERSION_MAX);
+    slot->version_low = (uint32_t)version;
+    slot->version_high = (uint32_t)(version >> 32) & 0x7fffffffu;
 }
 
 void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc, bool checked)

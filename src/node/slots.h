@@ -99,6 +99,8 @@ void slots_term_set(struct slots *slots, uint32_t term);
 
 /* What a write is to store; already checked against its grant. */
 MUST_CHECK enum snow_status slots_begin(struct slots *slots, const struct wire_write_item *item);
+/* The WRITING slot is a copy of an object of this generation. */
+void slots_version_set(struct slots *slots, uint32_t index, uint64_t version);
 /* All bytes of a WRITING slot are there: it can be read from now on.  checked: by data_crc. */
 void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc, bool checked);
 /* crc32c of a WRITTEN slot's bytes: its writer's, or computed now (and remembered for a while). */

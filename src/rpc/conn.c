@@ -194,7 +194,8 @@ void rpc_conn_end(struct rpc_conn *conn, enum snow_status status, bool tell)
     rpc_call_end_all(conn);
     rpc_request_end_all(conn);
     rpc_send_drop_all(conn);
-    if (tell)
+    /* Who was told of the ends of its calls may have closed it, and be gone. */
+    if (tell && !conn->closed)
         tell_end(conn, status);
 }
 
@@ -203,6 +204,7 @@ void rpc_conn_close(struct rpc_conn *conn)
     struct rpc *rpc = conn->rpc;
 
     rpc_enter(rpc);
+    conn->closed = true;
     if (rpc_conn_alive(conn) && conn->greeted && !conn->blocked)
         rpc_send_flush(conn); /* what was said so far is still heard */
     rpc_conn_end(conn, SNOW_CLOSED, false);

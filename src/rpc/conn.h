@@ -138,6 +138,7 @@ struct rpc_conn {
     /* Takes the place of the service's on_close; NULL: the service's.  Used by peer.c. */
     void (*on_end)(void *conn_owner, enum snow_status status);
     bool greeted;     /* the service knows it, or on_open told OK */
+    bool closed;      /* by its owner, who is told nothing more */
     uint8_t role;     /* of the peer; 0: not known (dialled) */
     uint32_t version; /* of the frames on it */
     uint64_t session; /* hello: to return to */

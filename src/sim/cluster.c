@@ -1,5 +1,7 @@
 #include "sim/cluster.h"
 
+#include "sim/operator.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +107,7 @@ void cluster_node_start(struct cluster *cluster, uint32_t index)
     options.listen = name;
     options.master = MASTER_ADDRESS;
     options.memory_bytes = cluster->plan.node_bytes;
-    options.slot_bytes = cluster->plan.slot_bytes == 0 ? 1 * KIB : cluster->plan.slot_bytes;
+    options.slot_bytes = 1 * KIB;
     options.segment_dir = "segments";
     options.populate = cluster->plan.populate;
     options.populate_step_bytes = cluster->plan.populate_step;
@@ -215,11 +217,13 @@ struct cluster *cluster_create(uint64_t seed, const struct cluster_plan *plan)
     }
     for (uint32_t i = 0; i < plan->clients; i++)
         cluster->actors[i] = actor_create(cluster, i);
+    cluster->operator= operator_create(cluster, seed);
     return cluster;
 }
 
 void cluster_stop(struct cluster *cluster)
 {
+    operator_stop(cluster->operator);
     for (uint32_t i = 0; i < cluster->plan.clients; i++)
         actor_crash(cluster->actors[i]);
     for (uint32_t i = 0; i < cluster->plan.nodes; i++) {
@@ -234,9 +238,21 @@ void cluster_destroy(struct cluster *cluster)
     cluster_stop(cluster);
     for (uint32_t i = 0; i < cluster->plan.clients; i++)
         actor_destroy(cluster->actors[i]);
+    operator_destroy(cluster->operator);
     world_destroy(cluster->world);
     history_destroy(cluster->history);
     free(cluster);
+}
+
+/* A node that was drained ends by itself; whoever looks after it starts it again. */
+static void look_after(struct cluster *cluster, uint32_t index)
+{
+    const struct node *node = cluster->nodes[index].node;
+
+    if (node == NULL || cluster->nodes[index].paused || !node_is_drained(node))
+        return;
+    cluster_node_crash(cluster, index);
+    cluster_node_start(cluster, index);
 }
 
 /* P3, N2, T1: the nodes' slots and what is inside them.  K1-K5: the core's own, by assertions. */
@@ -248,6 +264,7 @@ void cluster_check(struct cluster *cluster)
 
         if (wrong != NULL)
             cluster_find(cluster, "space: %s", wrong);
+        look_after(cluster, i);
     }
     if (cluster->master.master != NULL)
         core_check(master_core(cluster->master.master));

@@ -25,7 +25,6 @@ struct cluster_plan {
     uint32_t clients;
     uint32_t keys;            /* of HISTORY_KEYS */
     uint64_t node_bytes;      /* memory of each node */
-    uint64_t slot_bytes;      /* for which there is one slot; 0: 1 KiB */
     uint32_t populate;        /* enum node_populate */
     uint64_t populate_step;   /* bytes */
     uint64_t host_bytes;      /* memory of each node's host; 0: enough */
@@ -38,6 +37,7 @@ struct cluster_plan {
     uint64_t get_ns_max;      /* a get that takes longer is a finding; 0: any time */
     bool must_make_room;      /* a put that finds no room is a finding: everything may be evicted */
     bool keep_state;          /* the master has a state folder */
+    bool tasks;               /* an operator has nodes copy, move and drain */
     struct world_net net;
     struct core_options core;
     fault_set faults;
@@ -97,6 +97,8 @@ void actor_prove(struct actor *actor);
 bool actor_is_idle(const struct actor *actor);
 struct world_host *actor_host(struct actor *actor);
 
+struct operator;
+
 struct cluster {
     struct world *world;
     struct cluster_plan plan;
@@ -105,6 +107,7 @@ struct cluster {
     struct sim_master master;
     struct sim_node nodes[CLUSTER_NODES_MAX];
     struct actor *actors[CLUSTER_CLIENTS_MAX];
+    struct operator* operator;
     char finding[160]; /* "": none */
     uint64_t finding_ns;
     bool stopping;      /* no new work */

@@ -1,9 +1,9 @@
 /* One seed of one scenario: work and faults, then mending, then all must work again, then rest.
  *
- * Checkers.  bytes, removed, expired: history.c, at each answer.  space: cluster_check, every 20
- *            virtual milliseconds; at rest, what the master counts as used is what the nodes hold.
- *            heal: after the faults every operation ends and succeeds. */
-#include "sim/cluster.h"
+ * Checkers.  bytes, removed: history.c, at each answer.  space: cluster_check, every 20 virtual
+ *            milliseconds; at rest, what the master counts as used is what the nodes hold.  heal:
+ *            after the faults every operation ends and succeeds. */
+#include "sim/operator.h"
 
 #include <string.h>
 
@@ -72,7 +72,7 @@ static bool all_idle(void *owner)
         if (!actor_is_idle(cluster->actors[i]))
             return cluster->finding[0] != 0;
     }
-    return true;
+    return operator_is_idle(cluster->operator) || cluster->finding[0] != 0;
 }
 
 /* Every operation under way ends; then each client puts, gets and removes once more,
@@ -123,7 +123,9 @@ static void check_rest(struct cluster *cluster)
         cluster_find(cluster, "space: at rest the master counts other bytes than nodes hold");
     if (metric(values, "leased_bytes") != 0)
         cluster_find(cluster, "space: at rest a lease still runs");
-    if (metric(values, "sessions") != cluster->plan.clients)
+    if (metric(values, "tasks_running") != 0 || metric(values, "copies_under_way") != 0)
+        cluster_find(cluster, "heal: at rest a task or a copy is under way");
+    if (metric(values, "sessions") != cluster->plan.clients + operator_sessions(cluster->operator))
         cluster_find(cluster, "heal: at rest there are other sessions than clients");
     if (metric(values, "nodes_alive") != cluster->plan.nodes ||
         metric(values, "nodes_missing") != 0)

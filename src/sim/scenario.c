@@ -49,6 +49,7 @@ static void plan_any(struct cluster_plan *plan, struct rng *rng)
                                   .replace_percent = (uint32_t)rng_below(rng, 40),
                                   .remove_percent = (uint32_t)rng_below(rng, 25),
                                   .keep_state = true,
+                                  .tasks = true,
                                   .net = world_net_calm()};
     draw_options(plan, rng);
     draw_growth(plan, rng);
@@ -224,6 +225,7 @@ static void plan_one_node(struct cluster_plan *plan, struct rng *rng)
     plan_any(plan, rng);
     plan->nodes = (uint32_t)rng_between(rng, 3, CLUSTER_NODES_MAX);
     plan->copies = 2;
+    plan->tasks = false;                 /* no other node is to be out of order */
     plan->get_ns_max = 1900 * NS_PER_MS; /* less than twice what a client waits for a node */
     plan->duration_ns = rng_between(rng, 60, 200) * SECOND;
 }

@@ -39,11 +39,22 @@ struct slot {
     uint8_t state;  /* enum wire_slot_state */
     uint16_t flags; /* WIRE_SLOT_* */
     uint32_t tenant;
-    uint32_t next_slot; /* 0: none */
-    uint32_t unchecked; /* 1: data_crc was not computed by the writer */
+    uint32_t version_low;       /* of a copy: the generation of its object, in two parts; */
+    uint32_t unchecked : 1;     /* 1: data_crc was not computed by the writer */
+    uint32_t version_high : 31; /* 0: the slot's gen is the object's */
     uint8_t inline_bytes[SLOT_INLINE];
 };
 _Static_assert(sizeof(struct slot) == 192, "the slot's layout is on disk");
+
+#define SLOT_VERSION_MAX (UINT64_MAX >> 1) /* a slot has room for 63 bits of it */
+
+/* A copy is written under a gen of its own; it is of the object of this generation. */
+static inline uint64_t slot_version(const struct slot *slot)
+{
+    uint64_t version = (uint64_t)slot->version_high << 32 | slot->version_low;
+
+    return version == 0 ? slot->gen : version;
+}
 
 /* The slot holds this version, whole, and where it was said to be. */
 static inline bool slot_holds(const struct slot *slot, uint64_t gen, uint64_t offset,

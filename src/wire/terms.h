@@ -21,7 +21,15 @@ enum wire_node_state {
     WIRE_NODE_ALIVE = 1,
     WIRE_NODE_SUSPECT = 2,
     WIRE_NODE_RECOVERING = 3,
-    WIRE_NODE_DEAD = 4
+    WIRE_NODE_DEAD = 4,
+    WIRE_NODE_DRAINING = 5 /* alive, and being emptied */
+};
+enum wire_task_kind { WIRE_TASK_COPY = 1, WIRE_TASK_MOVE = 2, WIRE_TASK_DRAIN = 3 };
+enum wire_task_state {
+    WIRE_TASK_RUNNING = 1,
+    WIRE_TASK_DONE = 2,
+    WIRE_TASK_FAILED = 3,
+    WIRE_TASK_CANCELLED = 4
 };
 enum wire_slot_state {
     WIRE_SLOT_FREE = 0,

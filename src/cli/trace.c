@@ -1,4 +1,4 @@
-#include "trace/trace.h"
+#include "cli/trace.h"
 
 #include "base/limits.h"
 
