@@ -195,7 +195,7 @@ struct snow_put {
     /* instead of `from`: the object is these, one after the other; 65,536 at most */
     const struct snow_buffer *buffers;
     size_t buffer_count;
-    uint32_t depth;   /* position along the chain, or SNOW_DEPTH_UNKNOWN */
+    uint32_t depth;   /* position along the chain, or SNOW_DEPTH_UNKNOWN: as look-ups told */
     uint8_t replicas; /* copies; 0: 1 */
     uint8_t pin;      /* enum snow_pin */
     uint32_t pin_ms;  /* of a soft pin; 0: no deadline */

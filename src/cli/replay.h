@@ -7,7 +7,7 @@
 #define CLI_REPLAY_H
 
 #include "cli/cli.h"
-#include "cli/trace.h"
+#include "trace/trace.h"
 
 /* What a worker counts; ROW(name). */
 #define REPLAY_COUNTERS(ROW) \
@@ -28,11 +28,6 @@ struct replay_counters {
 
 /* Reads the trace file; tells what is wrong with it. */
 bool replay_trace_read(const struct cli *cli, struct trace *trace);
-
-/* Bytes of a block: the same everywhere, different for each key. */
-void replay_block_fill(uint64_t block, uint8_t *to, size_t size);
-/* Number of bytes that differ from those. */
-uint64_t replay_block_differs(uint64_t block, const uint8_t *at, size_t size);
 
 /* One worker: plays its part and prints its result. */
 int replay_worker(struct cli *cli);

@@ -3,6 +3,7 @@
  * Look up the chain; read the longest cached prefix; put the rest, continuing that read.  Every
  * byte that is read is compared with what the key says it must be. */
 #include "cli/replay.h"
+#include "trace/contents.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -36,50 +37,6 @@ struct worker {
     struct snow_put *puts;
     uint8_t *bytes;
 };
-
-/* ---- contents ---- */
-
-static uint64_t next_word(uint64_t *state)
-{
-    uint64_t mixed = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ (mixed >> 31);
-}
-
-void replay_block_fill(uint64_t block, uint8_t *to, size_t size)
-{
-    uint64_t state = block * UINT64_C(0xd1342543de82ef95) + 1;
-
-    while (size > 0) {
-        uint64_t word = next_word(&state);
-        size_t part = size < sizeof(word) ? size : sizeof(word);
-
-        memcpy(to, &word, part);
-        to += part;
-        size -= part;
-    }
-}
-
-uint64_t replay_block_differs(uint64_t block, const uint8_t *at, size_t size)
-{
-    uint64_t state = block * UINT64_C(0xd1342543de82ef95) + 1;
-    uint64_t wrong = 0;
-
-    while (size > 0) {
-        uint64_t word = next_word(&state);
-        size_t part = size < sizeof(word) ? size : sizeof(word);
-
-        if (memcmp(at, &word, part) != 0) {
-            for (size_t i = 0; i < part; i++)
-                wrong += at[i] != ((const uint8_t *)&word)[i];
-        }
-        at += part;
-        size -= part;
-    }
-    return wrong;
-}
 
 /* ---- one request ---- */
 
@@ -127,7 +84,7 @@ static uint32_t read_prefix(struct worker *worker, const uint64_t *blocks, uint3
 
         if (get->status == SNOW_OK) {
             uint64_t wrong = get->size == worker->block_size
-                                 ? replay_block_differs(blocks[i], get->to, get->size)
+                                 ? trace_block_differs(blocks[i], get->to, get->size)
                                  : worker->block_size;
 
             worker->counters.wrong_bytes += wrong;
@@ -152,7 +109,7 @@ static void put_rest(struct worker *worker, const uint64_t *blocks, uint32_t fro
     for (uint32_t i = from; i < count; i++) {
         uint8_t *bytes = worker->bytes + i * worker->block_size;
 
-        replay_block_fill(blocks[i], bytes, worker->block_size);
+        trace_block_fill(blocks[i], bytes, worker->block_size);
         worker->puts[i] = (struct snow_put){
             .key = key_at(worker, i), .from = bytes, .size = worker->block_size, .depth = i};
     }

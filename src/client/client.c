@@ -379,6 +379,7 @@ void client_destroy(struct client *client)
         client->near->ops->close(client->near);
     if (client->rpc != NULL)
         rpc_destroy(client->rpc);
+    client_depths_deinit(&client->depths);
     arena_deinit(&client->scratch);
     free(client->owed);
     free(client);

@@ -102,6 +102,7 @@ static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t cou
 {
     struct client_exists_op *op = op_of(ask);
     const struct wire_lookup_rep *reply = message;
+    bool chain = op->count > 1 && (op->flags & WIRE_LOOKUP_UNORDERED) == 0;
 
     for (uint32_t i = 0; i < count && i < reply->items_count; i++) {
         const struct wire_found *found = &reply->items[i];
@@ -110,6 +111,8 @@ static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t cou
         if (!client_ask_is_sent(ask, items[i]))
             continue;
         client_ask_close(ask, items[i]);
+        if (chain && found->status == SNOW_NOT_FOUND)
+            client_depths_note(&op->base.client->depths, client_key_bytes(&item->key), items[i]);
         item->size = found->size;
         item->gen = found->gen;
         item->pin = found->flags & WIRE_FOUND_HARD_PIN   ? SNOW_PIN_HARD

@@ -450,8 +450,11 @@ static void take_absent(struct client_get_op *op, uint32_t index, const struct w
 
     /* A master that has just started will know soon; one that waits for a node that is gone will
      * not: that is waited for once, not by each get. */
-    if (status == SNOW_NOT_FOUND)
+    if (status == SNOW_NOT_FOUND) {
         client->unknown_since_ns = 0;
+        if (op->count > 1 && (op->flags & WIRE_LOOKUP_UNORDERED) == 0)
+            client_depths_note(&client->depths, client_key_bytes(&op->items[index].key), index);
+    }
     if (status == SNOW_UNKNOWN && client->unknown_since_ns == 0)
         client->unknown_since_ns = client_now_ns(client);
     if (status == SNOW_UNKNOWN && client->unknown_since_ns + UNKNOWN_NS < until_ns)

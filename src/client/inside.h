@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "client/buffers.h"
 #include "client/client.h"
+#include "client/depths.h"
 #include "rpc/peer.h"
 
 /* Items of a message that bytes follow: they move while the master answers the next one. */
@@ -71,7 +72,8 @@ struct client {
     size_t owed_capacity;
     struct list hold_returns; /* struct hold_return: asked to, not answered */
     uint32_t hold_return_count;
-    uint64_t unknown_since_ns; /* the master misses an inventory since then; 0: not */
+    struct client_depths depths; /* of what look-ups did not find */
+    uint64_t unknown_since_ns;   /* the master misses an inventory since then; 0: not */
     uint64_t counters[CLIENT_METRIC_COUNT];
 
     /* nodes.c */
@@ -149,7 +151,8 @@ void client_quiet_look(struct client *client);
 /* ---- put.c: what writer.c does alike ---- */
 
 enum snow_status client_put_check(const struct snow_put *item, struct client_buffers *buffers);
-struct wire_put_item client_put_wire(const struct snow_put *item);
+struct wire_put_item client_put_wire(const struct client *client, const struct snow_put *item,
+                                     uint64_t continues);
 /* Where the caller wants it. */
 void client_put_place(const struct client *client, const char *segment,
                       struct wire_put_start_req *message);

@@ -219,11 +219,21 @@ static bool join_start(struct client_ask *ask, uint32_t before, uint32_t item)
     return item == before + 1 && puts[item].operation == puts[before].operation;
 }
 
-struct wire_put_item client_put_wire(const struct snow_put *item)
+/* The caller's; behind the read that it continues, the master knows; else what a look-up told. */
+static uint32_t depth_of(const struct client *client, const struct snow_put *item,
+                         uint64_t continues)
+{
+    if (item->depth != SNOW_DEPTH_UNKNOWN || continues != 0)
+        return item->depth;
+    return client_depths_find(&client->depths, client_key_bytes(&item->key));
+}
+
+struct wire_put_item client_put_wire(const struct client *client, const struct snow_put *item,
+                                     uint64_t continues)
 {
     return (struct wire_put_item){.key = client_key_bytes(&item->key),
                                   .size = item->size,
-                                  .depth = item->depth,
+                                  .depth = depth_of(client, item, continues),
                                   .replicas = item->replicas == 0 ? 1 : item->replicas,
                                   .pin = item->pin,
                                   .pin_ms = item->pin_ms,
@@ -265,7 +275,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
         return NULL;
     message->items_count = count;
     for (uint32_t i = 0; i < count; i++)
-        message->items[i] = client_put_wire(&op->items[items[i]]);
+        message->items[i] = client_put_wire(op->base.client, &op->items[items[i]], op->continues);
     return message;
 }
 

@@ -279,7 +279,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
     if (message->items == NULL)
         return NULL;
     message->items_count = 1;
-    message->items[0] = client_put_wire(op->item);
+    message->items[0] = client_put_wire(op->base.client, op->item, op->continues);
     return message;
 }
 

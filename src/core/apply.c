@@ -36,6 +36,8 @@ void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason r
     if (reason == CLOSE_EVICTED) {
         core_count(core, CORE_METRIC_evicted_objects, 1);
         core_count(core, CORE_METRIC_evicted_bytes, core_object_bytes(core, number));
+        if (core->on_evicted != NULL)
+            core->on_evicted(core->evicted_owner, core_object_key(core, number));
     } else if (reason == CLOSE_EXPIRED) {
         core_count(core, CORE_METRIC_expired_objects, 1);
     } else if (reason == CLOSE_REMOVED) {

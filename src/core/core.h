@@ -150,6 +150,11 @@ void core_metrics(struct core *core, uint64_t *values);
 uint32_t core_metric_count(void);
 const char *core_metric_name(uint32_t index);
 
+/* For checkers: told of each object that is evicted, in order, while it can still be looked at.
+ * NULL: nobody is. */
+void core_watch_evicted(struct core *core, void (*on_evicted)(void *owner, struct bytes key),
+                        void *owner);
+
 /* Verifies K1-K5 and the invariants of its parts; ASSERTs.  Costs O(everything). */
 void core_check(struct core *core);
 

@@ -95,6 +95,8 @@ static enum snow_status set_end(struct core *core, uint32_t number, uint64_t at_
     } else {
         wheel_cancel(&core->wheel, &expiry->timer);
     }
+    if (FAULT(core->faults, end_ignored))
+        at_ns += 10 * NS_PER_S;
     expiry->at_ns = at_ns;
     wheel_arm(&core->wheel, &expiry->timer, at_ns);
     return SNOW_OK;

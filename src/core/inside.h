@@ -296,6 +296,8 @@ void core_read_places(struct core *core, uint32_t number, uint32_t max, struct w
 void core_lease_return(struct core *core, const struct wire_lease_return_msg *message,
                        uint32_t session);
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
+/* A put continues this read: its keys are counted once. */
+void core_read_continued(struct core *core, uint32_t session, uint64_t operation);
 bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth);
 void core_read_free(struct core *core, struct read *read);
 void core_holds_free(struct core *core, struct session *session);

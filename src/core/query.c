@@ -102,6 +102,13 @@ void core_nodes(struct core *core, const struct core_input *input)
 
 /* ---- metrics ---- */
 
+void core_watch_evicted(struct core *core, void (*on_evicted)(void *owner, struct bytes key),
+                        void *owner)
+{
+    core->on_evicted = on_evicted;
+    core->evicted_owner = owner;
+}
+
 uint32_t core_metric_count(void)
 {
     return CORE_METRIC_COUNT;
@@ -196,8 +203,10 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_ghosts] = ghosts_count(&core->ghosts);
     values[CORE_METRIC_ghost_bytes] = ghosts_memory(&core->ghosts);
     for (uint32_t i = 0; i < core->segment_count; i++) {
-        if (core->segments[i]->space != NULL)
-            values[CORE_METRIC_memory_bytes] += space_memory(core->segments[i]->space);
+        if (core->segments[i]->space == NULL)
+            continue;
+        values[CORE_METRIC_memory_bytes] += space_memory(core->segments[i]->space);
+        values[CORE_METRIC_reserve_bytes] += core_room_reserve(core, core->segments[i]);
     }
 }
 

@@ -518,6 +518,22 @@ void core_read_touch_found(struct core *core, const struct wire_lookup_req *look
     }
 }
 
+/* Prefix hits, apart from those of objects: what a reader can use of a chain.  Reads of what was
+ * found before say nothing of it. */
+static void count_prefix(struct core *core, const struct wire_lookup_req *lookup,
+                         const uint32_t *numbers)
+{
+    uint32_t hits = 0;
+
+    if (lookup->keys_count < 2 || lookup->position != 0 ||
+        (lookup->flags & (WIRE_LOOKUP_PLACES | WIRE_LOOKUP_UNORDERED)) != 0)
+        return;
+    while (hits < lookup->keys_count && numbers[hits] != 0)
+        hits++;
+    core_count(core, CORE_METRIC_prefix_hits, hits);
+    core_count(core, CORE_METRIC_prefix_misses, lookup->keys_count - hits);
+}
+
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session)
 {
     const struct wire_lookup_req *lookup = input->message;
@@ -541,6 +557,7 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
         return;
     }
     core_count(core, CORE_METRIC_keys_looked_up, lookup->keys_count);
+    count_prefix(core, lookup, numbers);
     core_read_touch_found(core, lookup, numbers);
     if (lookup->operation != 0)
         reply->lease_ms = core_read_remember(core, lookup, session, numbers);
@@ -607,6 +624,16 @@ void core_read_touch(struct core *core, uint32_t session, uint64_t operation)
         if (entry_object(core, &read->entries[i]) != NULL)
             core_victim_touch(core, read->entries[i].object, false);
     }
+}
+
+void core_read_continued(struct core *core, uint32_t session, uint64_t operation)
+{
+    struct read *read = operation == 0 ? NULL : find_read(core, session, operation);
+
+    if (read == NULL || read->continued)
+        return;
+    core_count(core, CORE_METRIC_continued_hits, read->count);
+    read->continued = true;
 }
 
 /* Depth of the last key that the read found. */

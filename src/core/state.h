@@ -375,6 +375,7 @@ struct read {
     uint32_t session;
     uint8_t kind; /* enum lease_kind */
     bool sorted;
+    bool continued; /* by a put: its keys are counted */
 };
 
 /* A hold (of views) ends when it is returned, or with its session; it is never broken. */
@@ -613,6 +614,9 @@ struct core {
     uint32_t groups_closing;    /* first record of CLOSING groups with members, linked by next */
     uint32_t group_count;       /* records in use */
     uint32_t group_members;     /* READABLE objects that are members */
+
+    void (*on_evicted)(void *owner, struct bytes key); /* core_watch_evicted; NULL: nobody */
+    void *evicted_owner;
 };
 
 enum core_metric {

@@ -105,6 +105,7 @@ static void open_write(struct core *core, struct request *request, uint32_t inde
     object->state = OBJECT_WRITING;
     core->writing++;
     core_count(core, CORE_METRIC_puts_granted, 1);
+    core_count(core, CORE_METRIC_continued_misses, put->continues != 0);
 }
 
 /* As the object keeps it: by the caller, else behind the read that the put continues. */
@@ -408,6 +409,7 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
         keys[i] = core_key_hash(put->items[i].key);
     request->wait_ns = (uint64_t)put->wait_ms * NS_PER_MS;
     follow_put(core, request);
+    core_read_continued(core, session, put->continues);
     touch_existing(core, put, keys);
     for (uint32_t i = 0; i < put->items_count; i++) {
         const struct wire_put_item *item = &put->items[i];

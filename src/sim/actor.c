@@ -17,11 +17,12 @@
 #define BATCH_MAX 4u
 #define KEY_ROOM 24u
 #define DEADLINE_MS 6000u
+#define ENDS_MS 3000u /* the longest that something lasts whose end is set */
 #define PROVE_DEADLINE_MS 60000u
 #define PROOF_MISSES_MAX 50u
 #define PROOF_PAUSE_NS (2 * NS_PER_S)
 
-enum lane_kind { LANE_IDLE, LANE_PUT, LANE_GET, LANE_EXISTS, LANE_REMOVE };
+enum lane_kind { LANE_IDLE, LANE_PUT, LANE_GET, LANE_EXISTS, LANE_REMOVE, LANE_HINT };
 
 struct lane {
     struct actor *actor;
@@ -34,6 +35,7 @@ struct lane {
     uint32_t count;
     uint32_t keys[BATCH_MAX];
     uint64_t attempts[BATCH_MAX];
+    uint64_t hints[BATCH_MAX]; /* in the history */
     char names[BATCH_MAX][KEY_ROOM];
     uint8_t *bytes[BATCH_MAX];
     struct snow_put puts[BATCH_MAX];
@@ -108,6 +110,12 @@ static enum history_end end_of(const struct cluster *cluster, enum snow_status s
     }
 }
 
+/* What the history is to know of an end: only a master and nodes that live on remember it. */
+static uint64_t end_known(const struct cluster *cluster, uint32_t expires_ms)
+{
+    return cluster->plan.must_make_room ? expires_ms * NS_PER_MS : 0;
+}
+
 static void judge_put(struct lane *lane, enum snow_status status)
 {
     struct cluster *cluster = lane->actor->cluster;
@@ -134,8 +142,9 @@ static void on_put(struct client_put_op *op)
         enum snow_status status = lane->puts[i].status;
 
         cluster->puts++;
-        const char *wrong = history_put_end(cluster->history, lane->attempts[i],
-                                            end_of(cluster, status), now_of(lane));
+        const char *wrong =
+            history_put_end(cluster->history, lane->attempts[i], end_of(cluster, status),
+                            end_known(cluster, lane->puts[i].expires_after_ms), now_of(lane));
 
         if (wrong != NULL)
             cluster_find(cluster, "%s", wrong);
@@ -269,6 +278,24 @@ static void on_removed(struct client_keys_op *op)
     after(lane);
 }
 
+static void on_hinted(struct client_keys_op *op)
+{
+    struct lane *lane = list_entry(op, struct lane, keys_op);
+    struct cluster *cluster = lane->actor->cluster;
+
+    for (uint32_t i = 0; i < lane->count; i++) {
+        enum snow_status status = lane->items[i].status;
+        bool ends = status == SNOW_OK && (op->flags & WIRE_HINT_EXPIRES);
+
+        history_hint_end(cluster->history, lane->keys[i], lane->hints[i], lane->began_ns,
+                         ends ? end_known(cluster, op->expires_ms) : 0, now_of(lane));
+        if (status == SNOW_INVALID || status == SNOW_LIMIT)
+            cluster_find(cluster, "heal: a hint is refused: %s", snow_status_name(status));
+        world_note(cluster->world, &status, sizeof(status));
+    }
+    after(lane);
+}
+
 /* ---- operations ---- */
 
 static struct snow_key key_of(const struct lane *lane, uint32_t index)
@@ -303,6 +330,16 @@ static void choose_keys(struct lane *lane)
         snprintf(lane->names[i], KEY_ROOM, "key-%u", lane->keys[i]);
 }
 
+/* What has a priority ends soon: the pool does not fill with it. */
+static void draw_hints(struct rng *rng, struct snow_put *item)
+{
+    item->done = rng_chance(rng, 1, 10);
+    if (!rng_chance(rng, 1, 5))
+        return;
+    item->expires_after_ms = (uint32_t)rng_between(rng, 1, ENDS_MS);
+    item->priority = (uint8_t)rng_below(rng, WIRE_PRIORITY_MAX + 1);
+}
+
 static void start_put(struct lane *lane, uint32_t deadline_ms)
 {
     struct cluster *cluster = lane->actor->cluster;
@@ -327,6 +364,8 @@ static void start_put(struct lane *lane, uint32_t deadline_ms)
                                           .depth = SNOW_DEPTH_UNKNOWN,
                                           .replicas = copies,
                                           .replace = replace};
+        if (!lane->proving)
+            draw_hints(&cluster->rng, &lane->puts[i]);
     }
     memset(&lane->put_op, 0, sizeof(lane->put_op));
     lane->put_op.on_done = on_put;
@@ -381,6 +420,30 @@ static void start_remove(struct lane *lane, uint32_t deadline_ms)
     client_remove_start(lane->actor->client, &lane->keys_op, &call);
 }
 
+static void start_hint(struct lane *lane)
+{
+    static const uint32_t kinds[] = {WIRE_HINT_TOUCH, WIRE_HINT_DONE, WIRE_HINT_LASTS,
+                                     WIRE_HINT_EXPIRES | WIRE_HINT_PRIORITY};
+    struct cluster *cluster = lane->actor->cluster;
+    struct snow_call call = {.deadline_ms = DEADLINE_MS};
+    uint32_t flags = kinds[rng_below(&cluster->rng, sizeof(kinds) / sizeof(kinds[0]))];
+
+    lane->kind = LANE_HINT;
+    for (uint32_t i = 0; i < lane->count; i++) {
+        lane->items[i] = (struct snow_item){.key = key_of(lane, i)};
+        lane->hints[i] = history_hint_begin(cluster->history, lane->keys[i], lane->began_ns);
+    }
+    memset(&lane->keys_op, 0, sizeof(lane->keys_op));
+    lane->keys_op.on_done = on_hinted;
+    lane->keys_op.items = lane->items;
+    lane->keys_op.count = lane->count;
+    if (flags & WIRE_HINT_EXPIRES) {
+        lane->keys_op.expires_ms = (uint32_t)rng_between(&cluster->rng, 0, ENDS_MS);
+        lane->keys_op.priority = (uint8_t)rng_below(&cluster->rng, WIRE_PRIORITY_MAX + 1);
+    }
+    client_hint_start(lane->actor->client, &lane->keys_op, flags, &call);
+}
+
 static void next_operation(struct lane *lane)
 {
     struct cluster *cluster = lane->actor->cluster;
@@ -398,8 +461,10 @@ static void next_operation(struct lane *lane)
         start_put(lane, DEADLINE_MS);
     else if (draw < 90)
         start_get(lane, DEADLINE_MS);
-    else
+    else if (draw < 95)
         start_exists(lane);
+    else
+        start_hint(lane);
 }
 
 /* ---- proving that everything works again ---- */
@@ -498,7 +563,7 @@ static void cancel(struct lane *lane)
         keep_views(lane, &lane->get_op); /* what had ended before */
     } else if (lane->kind == LANE_EXISTS) {
         client_exists_cancel(&lane->exists_op);
-    } else if (lane->kind == LANE_REMOVE) {
+    } else if (lane->kind == LANE_REMOVE || lane->kind == LANE_HINT) {
         client_keys_cancel(&lane->keys_op);
     }
     lane->kind = LANE_IDLE;

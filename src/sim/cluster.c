@@ -107,7 +107,7 @@ void cluster_node_start(struct cluster *cluster, uint32_t index)
     options.listen = name;
     options.master = MASTER_ADDRESS;
     options.memory_bytes = cluster->plan.node_bytes;
-    options.slot_bytes = 1 * KIB;
+    options.slot_bytes = cluster->plan.slot_bytes == 0 ? 1 * KIB : cluster->plan.slot_bytes;
     options.segment_dir = "segments";
     options.populate = cluster->plan.populate;
     options.populate_step_bytes = cluster->plan.populate_step;

@@ -25,6 +25,7 @@ struct cluster_plan {
     uint32_t clients;
     uint32_t keys;            /* of HISTORY_KEYS */
     uint64_t node_bytes;      /* memory of each node */
+    uint64_t slot_bytes;      /* for which there is one slot; 0: 1 KiB */
     uint32_t populate;        /* enum node_populate */
     uint64_t populate_step;   /* bytes */
     uint64_t host_bytes;      /* memory of each node's host; 0: enough */

@@ -11,8 +11,10 @@ struct attempt {
     uint64_t number;
     uint64_t size;
     uint64_t began_ns;
-    uint64_t ended_ns; /* when it was answered; NEVER: not yet, or nobody knows */
-    uint64_t ruled_ns; /* since then it may not be seen; NEVER */
+    uint64_t ended_ns;   /* when it was answered; NEVER: not yet, or nobody knows */
+    uint64_t ruled_ns;   /* since then it may not be seen; NEVER */
+    uint64_t expires_ns; /* its end, which it may not be seen after; NEVER */
+    uint64_t hints;      /* hints of the key that had begun with it; NEVER: one was under way */
     bool replace;
     bool stored; /* it may be seen */
     bool seen;   /* a get has returned it */
@@ -22,6 +24,8 @@ struct key_history {
     struct attempt *attempts;
     uint32_t count;
     uint32_t room;
+    uint32_t hints_open; /* under way: any of them may change an end at any time */
+    uint64_t hints;      /* begun so far */
 };
 
 struct history {
@@ -41,6 +45,12 @@ void history_destroy(struct history *history)
     free(history);
 }
 
+/* As long as it stays the same, no hint changes anything. */
+static uint64_t hints_now(const struct key_history *of_key)
+{
+    return of_key->hints_open > 0 ? NEVER : of_key->hints;
+}
+
 uint64_t history_put_begin(struct history *history, uint32_t key, uint64_t size, bool replace,
                            uint64_t now_ns)
 {
@@ -57,6 +67,8 @@ uint64_t history_put_begin(struct history *history, uint32_t key, uint64_t size,
                                                          .began_ns = now_ns,
                                                          .ended_ns = NEVER,
                                                          .ruled_ns = NEVER,
+                                                         .expires_ns = NEVER,
+                                                         .hints = hints_now(of_key),
                                                          .replace = replace,
                                                          .stored = true};
     return number;
@@ -109,7 +121,7 @@ static void rule_out(struct key_history *of_key, uint64_t began_ns, uint64_t now
 }
 
 const char *history_put_end(struct history *history, uint64_t number, enum history_end end,
-                            uint64_t now_ns)
+                            uint64_t expires_ns, uint64_t now_ns)
 {
     struct key_history *of_key = &history->keys[number & 0xff];
     struct attempt *attempt = NULL;
@@ -123,11 +135,40 @@ const char *history_put_end(struct history *history, uint64_t number, enum histo
         return NULL;
     attempt->ended_ns = now_ns;
     attempt->stored = end != HISTORY_NOT_STORED;
+    if (expires_ns > 0 && attempt->hints != NEVER && attempt->hints == hints_now(of_key))
+        attempt->expires_ns = now_ns + expires_ns;
     if (end == HISTORY_STORED && attempt->replace)
         rule_out(of_key, attempt->began_ns, now_ns, attempt);
     return !attempt->stored && attempt->seen
                ? "bytes: a put says that it was not stored, but its value was read"
                : NULL;
+}
+
+uint64_t history_hint_begin(struct history *history, uint32_t key, uint64_t now_ns)
+{
+    struct key_history *of_key = &history->keys[key];
+
+    for (uint32_t i = 0; i < of_key->count; i++) {
+        if (of_key->attempts[i].expires_ns >= now_ns)
+            of_key->attempts[i].expires_ns = NEVER;
+    }
+    of_key->hints++;
+    of_key->hints_open++;
+    return of_key->hints_open > 1 ? NEVER : of_key->hints;
+}
+
+void history_hint_end(struct history *history, uint32_t key, uint64_t hint, uint64_t began_ns,
+                      uint64_t expires_ns, uint64_t now_ns)
+{
+    struct key_history *of_key = &history->keys[key];
+
+    of_key->hints_open--;
+    if (expires_ns == 0 || hint == NEVER || hint != hints_now(of_key))
+        return;
+    for (uint32_t i = 0; i < of_key->count; i++) {
+        if (of_key->attempts[i].ended_ns < began_ns && of_key->attempts[i].expires_ns == NEVER)
+            of_key->attempts[i].expires_ns = now_ns + expires_ns;
+    }
 }
 
 void history_removed(struct history *history, uint32_t key, uint64_t began_ns, uint64_t now_ns)
@@ -142,6 +183,7 @@ const char *history_got(struct history *history, uint32_t key, uint64_t began_ns
     struct attempt *may_be = NULL;
     uint32_t matches = 0;
     bool ruled_out = false;
+    bool expired = false;
     bool not_stored = false;
 
     for (uint32_t i = of_key->count; i-- > 0;) {
@@ -152,6 +194,8 @@ const char *history_got(struct history *history, uint32_t key, uint64_t began_ns
         matches++;
         if (attempt->ruled_ns < began_ns)
             ruled_out = true;
+        else if (attempt->expires_ns < began_ns)
+            expired = true;
         else if (!attempt->stored)
             not_stored = true;
         else
@@ -163,6 +207,8 @@ const char *history_got(struct history *history, uint32_t key, uint64_t began_ns
     }
     if (ruled_out)
         return "removed: a value came back that had been removed or replaced";
+    if (expired)
+        return "expired: a value was read after its end";
     if (not_stored)
         return "bytes: a value was read whose put had said that it was not stored";
     return "bytes: what was read is no value of its key";

@@ -9,9 +9,11 @@
  *           remove that was answered OK or NOT_FOUND and began after the attempt was answered, and
  *           by a replacing put that did.  An attempt without an answer (its client died, or
  *           UNREACHABLE) may appear at any time: it is never ruled out.
+ *           An end that was set (expires_after) rules it out from then on, unless a hint that may
+ *           have changed it began meanwhile.
  * Checks.   bytes: a get returns the whole bytes of an attempt of that key (P1), and never of one
  *           that was answered as not stored, before or after the get.  removed: never one that was
- *           ruled out.
+ *           ruled out.  expired: never one after its end.
  * Threads.  One. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
@@ -41,9 +43,16 @@ enum history_end {
     HISTORY_NOT_STORED,
     HISTORY_UNKNOWN
 };
-/* NULL: it may be; else what is wrong. */
+/* NULL: it may be; else what is wrong.  expires_ns: it was put to last so long; 0: for ever. */
 const char *history_put_end(struct history *history, uint64_t attempt, enum history_end end,
-                            uint64_t now_ns);
+                            uint64_t expires_ns, uint64_t now_ns);
+
+/* A hint of the key that may change its value's end begins; what to end it with. */
+uint64_t history_hint_begin(struct history *history, uint32_t key, uint64_t now_ns);
+/* It was answered.  expires_ns: OK, and it set that end from then on; 0: another one, or it was not
+ * answered OK. */
+void history_hint_end(struct history *history, uint32_t key, uint64_t hint, uint64_t began_ns,
+                      uint64_t expires_ns, uint64_t now_ns);
 
 /* A remove that began at began_ns is answered OK or NOT_FOUND now: what was answered before it
  * began is gone. */

@@ -1,8 +1,8 @@
 /* One seed of one scenario: work and faults, then mending, then all must work again, then rest.
  *
- * Checkers.  bytes, removed: history.c, at each answer.  space: cluster_check, every 20 virtual
- *            milliseconds; at rest, what the master counts as used is what the nodes hold.  heal:
- *            after the faults every operation ends and succeeds. */
+ * Checkers.  bytes, removed, expired: history.c, at each answer.  space: cluster_check, every 20
+ *            virtual milliseconds; at rest, what the master counts as used is what the nodes hold.
+ *            heal: after the faults every operation ends and succeeds. */
 #include "sim/operator.h"
 
 #include <string.h>

@@ -59,7 +59,7 @@ static void finish(struct scribe *scribe, enum history_end end)
 {
     struct cluster *cluster = scribe->cluster;
     const char *wrong =
-        history_put_end(cluster->history, scribe->attempt, end, world_now_ns(cluster->world));
+        history_put_end(cluster->history, scribe->attempt, end, 0, world_now_ns(cluster->world));
 
     if (wrong != NULL)
         cluster_find(cluster, "%s", wrong);

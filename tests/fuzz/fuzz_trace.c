@@ -1,6 +1,6 @@
 /* Any bytes as a trace: it is parsed, or refused with a line. */
 #include "base/assert.h"
-#include "cli/trace.h"
+#include "trace/trace.h"
 
 #include <stddef.h>
 

@@ -1,10 +1,12 @@
 """`snowskin bench`: rows as machines and people read them, on real processes."""
 
 import json
+import os
 import resource
+import subprocess
 import unittest
 
-from cluster import SLOW, TEST_DEADLINE_S, Case, Process, run
+from cluster import BINARY, SLOW, SOURCE, TEST_DEADLINE_S, Case, Process, run
 
 SANITIZED = SLOW > 1
 
@@ -112,6 +114,22 @@ class Bench(Case):
         status, output, errors = run("bench", "core", "--objects", "20000", "--json")
         self.assertEqual(status, 0, errors)
         self.assertGreater(json.loads(output)["keys_per_s"], 0)
+
+
+class Pressure(Case):
+    """bench/pressure, small: it fails by itself when a put does, or when too much is evicted."""
+
+    def test_sixteen_writers_and_ten_times_the_pool(self):
+        for reserve in ("0", "512KiB"):
+            with self.subTest(reserve=reserve):
+                done = subprocess.run(
+                    [os.path.join(SOURCE, "bench/pressure"), "--binary", BINARY, "--memory",
+                     "8MiB", "--block-bytes", "16KiB", "--reserve", reserve, "--json"],
+                    capture_output=True, text=True, timeout=TEST_DEADLINE_S, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                row = json.loads(done.stdout)
+                self.assertEqual((row["writers"], row["failed_puts"], row["refused"]), (16, 0, 0))
+                self.assertGreater(row["evicted_bytes"], 8 * row["pool_bytes"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 /* Streams that one rule of eviction alone does not serve: what reuse-rate classes and their trial
  * make of them, on a real core.  docs/eviction.md names them. */
+#include "client/depths.h"
 #include "eviction_core.h"
 
 /* A chain of keys in a row from `first` on. */
@@ -199,6 +200,63 @@ static void test_splits(void **state)
     }
 }
 
+/* ---- depths that only look-ups told ---- */
+
+enum depth_from { FROM_NOTHING, FROM_CALLER, FROM_LOOK_UP };
+
+/* The chain is looked up whole; what is not there is put page by page, and continues nothing. */
+static uint32_t play_pages(struct bed *bed, const uint32_t *keys, uint32_t count,
+                           enum depth_from from, struct client_depths *depths)
+{
+    uint32_t found = bed_look_up(bed, keys, count, 0, 0);
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!bed->there[keys[i]])
+            client_depths_note(depths, bed_name(keys[i], 0), i);
+    }
+    if (found > 0)
+        bed_look_up(bed, keys, found, WIRE_LOOKUP_TOUCH, ++bed->operation);
+    for (uint32_t i = found; i < count; i++) {
+        uint32_t depth = from == FROM_CALLER    ? i
+                         : from == FROM_LOOK_UP ? client_depths_find(depths, bed_name(keys[i], 0))
+                                                : BED_UNKNOWN;
+
+        bed_put_start(bed, keys + i, 1, depth, 0);
+        bed_put_end(bed, keys + i, 1, 0);
+    }
+    return found;
+}
+
+static double play_depths(enum depth_from from)
+{
+    struct bed *bed = bed_open(CORE_POLICY_RRC, 1000, BED_RESERVE, 1u << 18);
+    FILE *file = bed_trace_open("conversation");
+    struct client_depths depths = {0};
+    uint32_t keys[BED_ITEMS];
+    uint64_t hits = 0;
+    uint64_t uses = 0;
+
+    for (uint32_t i = 0; i < 2000; i++) {
+        uint32_t count = bed_trace_next(file, keys);
+
+        hits += play_pages(bed, keys, count, from, &depths);
+        uses += count;
+    }
+    fclose(file);
+    bed_close(bed);
+    client_depths_deinit(&depths);
+    return percent(hits, uses);
+}
+
+static void test_depths(void **state)
+{
+    double remembered = play_depths(FROM_LOOK_UP);
+
+    (void)state;
+    assert_true(remembered > play_depths(FROM_CALLER) - 0.25);
+    assert_true(remembered > play_depths(FROM_NOTHING) + 0.4);
+}
+
 /* ---- the curve ---- */
 
 /* Hit ratio of objects, in percent, of chains of which some are used far more often than others. */
@@ -265,7 +323,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loop),  cmocka_unit_test(test_scan),   cmocka_unit_test(test_change),
-        cmocka_unit_test(test_speed), cmocka_unit_test(test_splits), cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_speed), cmocka_unit_test(test_splits), cmocka_unit_test(test_depths),
+        cmocka_unit_test(test_curve),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

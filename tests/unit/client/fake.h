@@ -83,6 +83,7 @@ struct fake_seen {
     uint32_t count;
     uint32_t wait_ms;
     uint16_t replicas; /* of a put_end's first item */
+    uint32_t depth;    /* of a put_start's first item */
 };
 
 struct fake {
@@ -344,6 +345,7 @@ static inline void note(struct fake *fake, uint16_t type, const void *message)
         seen->position = put->position;
         seen->count = put->items_count;
         seen->wait_ms = put->wait_ms;
+        seen->depth = put->items[0].depth;
     } else if (type == WIRE_put_end) {
         const struct wire_put_end_req *end = message;
 

@@ -156,6 +156,37 @@ static void test_reads_are_bounded(void **state)
     world_deinit(world);
 }
 
+/* Prefix hits: what is there before the first hole of a chain, and of what a put continued. */
+static void test_prefixes_are_counted(void **state)
+{
+    static const char *const chain[] = {"a", "b", "c", "d"};
+    struct small_world small;
+    struct world *world = &small.world;
+    struct wire_put_start_req *message;
+
+    (void)state;
+    small_open(&small, MIB);
+    put(world, small.session, "a", 100);
+    put(world, small.session, "b", 100);
+    put(world, small.session, "d", 100);
+    lookup_send(world, small.session, 0, 0, chain, 4);
+    assert_int_equal(world_metric(world, "prefix_hits"), 2);
+    assert_int_equal(world_metric(world, "prefix_misses"), 2);
+    lookup_send(world, small.session, 0, WIRE_LOOKUP_UNORDERED, chain, 4);
+    lookup_send(world, small.session, 0, 0, chain, 1);
+    lookup_send(world, small.session, 7, WIRE_LOOKUP_PLACES | WIRE_LOOKUP_TOUCH, chain, 2);
+    assert_int_equal(world_metric(world, "prefix_hits"), 2);
+    assert_int_equal(world_metric(world, "prefix_misses"), 2);
+    for (uint32_t i = 0; i < 2; i++) { /* two puts continue it */
+        message = put_message(world, 8 + i, i == 0 ? "c" : "e", 100);
+        message->continues = 7;
+        world_ask(world, small.session, WIRE_put_start, message, 1, 1000);
+    }
+    assert_int_equal(world_metric(world, "continued_hits"), 2);
+    assert_int_equal(world_metric(world, "continued_misses"), 2);
+    world_deinit(world);
+}
+
 static void test_lease_of_a_removed_object(void **state)
 {
     struct small_world small;
@@ -226,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_break_cancels_waiting),
         cmocka_unit_test(test_many_sessions),
         cmocka_unit_test(test_reads_are_bounded),
+        cmocka_unit_test(test_prefixes_are_counted),
         cmocka_unit_test(test_lease_of_a_removed_object),
         cmocka_unit_test(test_guards),
     };

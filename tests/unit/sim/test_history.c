@@ -12,6 +12,7 @@
 #define SIZE 100u
 #define BYTES_WRONG "bytes: "
 #define REMOVED_WRONG "removed: "
+#define EXPIRED_WRONG "expired: "
 
 static int set_up(void **state)
 {
@@ -31,7 +32,7 @@ static uint64_t put(struct history *history, bool replace, enum history_end end,
 {
     uint64_t attempt = history_put_begin(history, KEY, SIZE, replace, began_ns);
 
-    history_put_end(history, attempt, end, ended_ns);
+    history_put_end(history, attempt, end, 0, ended_ns);
     return attempt;
 }
 
@@ -122,7 +123,7 @@ static void an_empty_value_is_a_value(void **state)
 
     assert_non_null(history_got(*state, KEY, 5, &nothing, 0));
     attempt = history_put_begin(*state, KEY, 0, false, 10);
-    history_put_end(*state, attempt, HISTORY_STORED, 20);
+    history_put_end(*state, attempt, HISTORY_STORED, 0, 20);
     assert_null(history_got(*state, KEY, 30, &nothing, 0));
 }
 
@@ -147,7 +148,7 @@ static void what_was_seen_may_not_turn_out_not_stored(void **state)
     uint64_t attempt = history_put_begin(*state, KEY, SIZE, false, 10);
 
     allowed(*state, attempt, 12);
-    assert_non_null(history_put_end(*state, attempt, HISTORY_NOT_STORED, 20));
+    assert_non_null(history_put_end(*state, attempt, HISTORY_NOT_STORED, 0, 20));
 }
 
 static void an_attempt_under_way_may_be_read(void **state)
@@ -192,7 +193,7 @@ static void a_remove_that_overlaps_the_put_proves_nothing(void **state)
     uint64_t attempt = history_put_begin(*state, KEY, SIZE, false, 10);
 
     history_removed(*state, KEY, 15, 25);
-    history_put_end(*state, attempt, HISTORY_STORED, 20);
+    history_put_end(*state, attempt, HISTORY_STORED, 0, 20);
     allowed(*state, attempt, 100);
     history_removed(*state, KEY, 20, 30); /* began as the put was answered */
     allowed(*state, attempt, 100);
@@ -273,13 +274,76 @@ static void of_two_replacements_at_once_either_may_be_read(void **state)
     uint64_t a = history_put_begin(*state, KEY, SIZE, true, 10);
     uint64_t b = history_put_begin(*state, KEY, SIZE, true, 12);
 
-    history_put_end(*state, a, HISTORY_STORED, 20);
-    history_put_end(*state, b, HISTORY_STORED, 22);
+    history_put_end(*state, a, HISTORY_STORED, 0, 20);
+    history_put_end(*state, b, HISTORY_STORED, 0, 22);
     allowed(*state, a, 100);
     allowed(*state, b, 100);
     put(*state, true, HISTORY_STORED, 200, 210);
     forbidden(*state, a, 211, REMOVED_WRONG);
     forbidden(*state, b, 211, REMOVED_WRONG);
+}
+
+/* ---- ends ---- */
+
+static uint64_t put_to_last(struct history *history, uint64_t expires_ns, uint64_t began_ns,
+                            uint64_t ended_ns)
+{
+    uint64_t attempt = history_put_begin(history, KEY, SIZE, false, began_ns);
+
+    history_put_end(history, attempt, HISTORY_STORED, expires_ns, ended_ns);
+    return attempt;
+}
+
+static void what_has_ended_may_not_be_read(void **state)
+{
+    uint64_t attempt = put_to_last(*state, 100, 10, 20);
+
+    allowed(*state, attempt, 120);
+    forbidden(*state, attempt, 121, EXPIRED_WRONG);
+}
+
+static void a_hint_may_change_an_end(void **state)
+{
+    uint64_t attempt = put_to_last(*state, 100, 10, 20);
+    uint64_t hint = history_hint_begin(*state, KEY, 30);
+
+    allowed(*state, attempt, 500); /* it lasts, perhaps */
+    history_hint_end(*state, KEY, hint, 30, 0, 40);
+    allowed(*state, attempt, 500);
+    hint = history_hint_begin(*state, KEY, 50);
+    history_hint_end(*state, KEY, hint, 50, 100, 60);
+    allowed(*state, attempt, 160);
+    forbidden(*state, attempt, 161, EXPIRED_WRONG);
+}
+
+static void a_hint_brings_nothing_back(void **state)
+{
+    uint64_t attempt = put_to_last(*state, 100, 10, 20);
+    uint64_t hint = history_hint_begin(*state, KEY, 130);
+
+    history_hint_end(*state, KEY, hint, 130, 1000, 140);
+    forbidden(*state, attempt, 150, EXPIRED_WRONG);
+}
+
+static void hints_at_once_prove_nothing(void **state)
+{
+    uint64_t attempt = put_to_last(*state, 100, 10, 20);
+    uint64_t a = history_hint_begin(*state, KEY, 30);
+    uint64_t b = history_hint_begin(*state, KEY, 35);
+
+    history_hint_end(*state, KEY, a, 30, 10, 40);
+    history_hint_end(*state, KEY, b, 35, 10, 45);
+    allowed(*state, attempt, 500);
+}
+
+static void a_hint_during_the_put_proves_nothing(void **state)
+{
+    uint64_t attempt = history_put_begin(*state, KEY, SIZE, false, 10);
+    uint64_t hint = history_hint_begin(*state, KEY, 12);
+
+    history_hint_end(*state, KEY, hint, 12, 5, 14);
+    history_put_end(*state, attempt, HISTORY_STORED, 100, 20);
+    allowed(*state, attempt, 500);
 }
 
 int main(void)
@@ -308,6 +372,11 @@ int main(void)
         TEST(an_uncertain_replacement_may_be_read),
         TEST(a_put_that_does_not_replace_rules_nothing_out),
         TEST(of_two_replacements_at_once_either_may_be_read),
+        TEST(what_has_ended_may_not_be_read),
+        TEST(a_hint_may_change_an_end),
+        TEST(a_hint_brings_nothing_back),
+        TEST(hints_at_once_prove_nothing),
+        TEST(a_hint_during_the_put_proves_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-#include "cli/trace.h"
+#include "trace/trace.h"
 
 #include "base/limits.h"
 

@@ -1,5 +1,5 @@
 #include "base/limits.h"
-#include "cli/trace.h"
+#include "trace/trace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
