@@ -35,6 +35,8 @@ uint32_t core_object_create(struct core *core, struct bytes key, uint64_t hash)
     object->key = reference;
     object->depth = CORE_DEPTH_UNKNOWN;
     object->place = SPACE_NONE;
+    if (core->policy->tried && trial_samples(&core->trial, hash))
+        object_flag(object, OBJECT_SAMPLED);
     return number;
 }
 

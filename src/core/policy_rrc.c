@@ -110,24 +110,47 @@ static float score_of(const struct core *core, const struct object *object)
     return reuse_score(&core->reuse, class_of(object), age_of(core, object));
 }
 
+/* What decides between two units. */
+struct rank {
+    float score;
+    uint32_t age;
+    uint16_t uses;
+    uint16_t depth;
+};
+
+static struct rank rank_of(const struct core *core, const struct object *object, uint32_t class)
+{
+    uint32_t age = age_of(core, object);
+    bool oldest = core->trial.rule == SHADOW_OLDEST;
+
+    return (struct rank){.score = oldest ? 0 : reuse_score(&core->reuse, class, age),
+                         .age = age,
+                         .uses = object->uses,
+                         .depth = object->depth};
+}
+
+static bool goes_before(const struct rank *left, const struct rank *right)
+{
+    if (left->score < right->score || left->score > right->score)
+        return left->score < right->score;
+    if (left->age != right->age)
+        return left->age > right->age;
+    return left->uses != right->uses ? left->uses < right->uses : left->depth > right->depth;
+}
+
 static bool rrc_before(struct core *core, uint32_t a, uint32_t b)
 {
     const struct object *left = core_object(core, a);
     const struct object *right = core_object(core, b);
-    float left_score = score_of(core, left);
-    float right_score = score_of(core, right);
+    struct rank left_rank = rank_of(core, left, class_of(left));
+    struct rank right_rank = rank_of(core, right, class_of(right));
 
-    if (core->trial.rule == SHADOW_OLDEST)
-        return age_of(core, left) > age_of(core, right);
-    if (left_score < right_score || left_score > right_score)
-        return left_score < right_score;
-    if (left->last_touch != right->last_touch)
-        return age_of(core, left) > age_of(core, right);
-    return left->uses != right->uses ? left->uses < right->uses : left->depth > right->depth;
+    return goes_before(&left_rank, &right_rank);
 }
 
 static uint32_t rrc_victim(struct core *core, struct segment *segment)
 {
+    struct rank best_rank = {0};
     uint32_t best = 0;
 
     reuse_prepare(&core->reuse, core->touches, core->units_max);
@@ -136,8 +159,15 @@ static uint32_t rrc_victim(struct core *core, struct segment *segment)
     for (uint32_t list = 0; list < SHADOW_LISTS; list++) {
         uint32_t tail = segment->lists[list].old;
 
-        if (tail != 0 && (best == 0 || rrc_before(core, tail, best)))
+        if (tail == 0)
+            continue;
+        const struct object *object = core_object(core, tail);
+        struct rank rank = rank_of(core, object, list == SHADOW_NEW ? class_of(object) : list);
+
+        if (best == 0 || goes_before(&rank, &best_rank)) {
             best = tail;
+            best_rank = rank;
+        }
     }
     return best;
 }

@@ -58,6 +58,8 @@ static void push_young(struct shadow *shadow, uint32_t number, uint32_t list)
     else
         shadow->lists[list].old = number;
     shadow->lists[list].young = number;
+    if (list != SHADOW_GHOSTS)
+        shadow->filled |= 1u << list;
 }
 
 static void unlink_entry(struct shadow *shadow, uint32_t number)
@@ -72,33 +74,33 @@ static void unlink_entry(struct shadow *shadow, uint32_t number)
         entry_at(shadow, entry->next)->prev = entry->prev;
     else
         shadow->lists[entry->list].young = entry->prev;
+    if (entry->list != SHADOW_GHOSTS && shadow->lists[entry->list].old == 0)
+        shadow->filled &= ~(1u << entry->list);
 }
 
-static bool goes_before(const struct shadow *shadow, const struct reuse *reuse,
-                        enum shadow_rule rule, uint32_t a, uint32_t b, uint32_t now)
-{
-    uint32_t left_age = now - entry_at(shadow, a)->last_touch;
-    uint32_t right_age = now - entry_at(shadow, b)->last_touch;
-    float left = reuse_score(reuse, class_of(entry_at(shadow, a)), left_age);
-    float right = reuse_score(reuse, class_of(entry_at(shadow, b)), right_age);
-
-    if (rule == SHADOW_OLDEST || !(left < right || left > right))
-        return left_age > right_age;
-    return left < right;
-}
-
+/* The lowest score goes; of equal ones, or for SHADOW_OLDEST, the oldest. */
 static uint32_t victim(const struct shadow *shadow, const struct reuse *reuse,
                        enum shadow_rule rule, uint32_t now)
 {
     uint32_t best = 0;
+    uint32_t best_age = 0;
+    float best_score = 0;
 
     if (rule == SHADOW_KEEP && shadow->lists[SHADOW_NEW].old != 0)
         return shadow->lists[SHADOW_NEW].old;
-    for (uint32_t list = 0; list < SHADOW_LISTS; list++) {
+    for (uint32_t filled = shadow->filled; filled != 0; filled &= filled - 1) {
+        uint32_t list = (uint32_t)__builtin_ctz(filled);
         uint32_t tail = shadow->lists[list].old;
+        const struct shadow_entry *entry = entry_at(shadow, tail);
+        uint32_t age = now - entry->last_touch;
+        uint32_t class = list == SHADOW_NEW ? class_of(entry) : list;
+        float score = rule == SHADOW_OLDEST ? 0 : reuse_score(reuse, class, age);
 
-        if (tail != 0 && (best == 0 || goes_before(shadow, reuse, rule, tail, best, now)))
+        if (best == 0 || score < best_score || (!(score > best_score) && age > best_age)) {
             best = tail;
+            best_age = age;
+            best_score = score;
+        }
     }
     return best;
 }
@@ -210,7 +212,9 @@ void shadow_check(const struct shadow *shadow)
             before = number;
             count++;
             there += list != SHADOW_GHOSTS;
+            ASSERT(list >= SHADOW_NEW || list == class_of(entry_at(shadow, number)));
         }
+        ASSERT(list == SHADOW_GHOSTS || (shadow->filled >> list & 1) == (before != 0));
         ASSERT(shadow->lists[list].young == before);
     }
     ASSERT(count == shadow->entries.used && count == index_count(shadow->index));

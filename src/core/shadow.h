@@ -8,7 +8,8 @@
  * Invariants.
  *   S1  A shadow holds at most `capacity` keys, and twice as many ghosts; when that falls it
  *       follows within as many uses.
- *   S2  Within a list, units stand in the order of their last uses.
+ *   S2  Within a list, units stand in the order of their last uses; but for SHADOW_NEW, a list is
+ *       the class of its units.
  * Threads.  The core's own. */
 #ifndef CORE_SHADOW_H
 #define CORE_SHADOW_H
@@ -35,6 +36,7 @@ enum shadow_rule {
 
 #define SHADOW_NEW REUSE_CLASSES /* list of those that SHADOW_KEEP lets go first */
 #define SHADOW_LISTS (REUSE_CLASSES + 1)
+_Static_assert(SHADOW_LISTS <= 32, "a list is a bit");
 #define SHADOW_GHOSTS SHADOW_LISTS /* list of those that were evicted */
 #define SHADOW_GHOSTS_PER_KEY 2u
 
@@ -56,6 +58,7 @@ struct shadow {
         uint32_t old;
         uint32_t young;
     } lists[SHADOW_LISTS + 1];
+    uint32_t filled;   /* bit l: list l has entries (ghosts apart) */
     uint32_t capacity; /* keys */
     uint32_t count;    /* of entries, those that are no ghosts */
     uint32_t inserted;

@@ -9,9 +9,9 @@
 #define LEAD_RATIO 0.01
 #define SOON_RATIO 0.1
 #define SOON_SHARE 0.25     /* of the pool: uses over which at least it is to lead so much */
-#define BATCH 128u          /* uses: blocks of a chain hit or miss together */
+#define BATCH 32u           /* uses: blocks of a chain hit or miss together */
 #define CURVE_TURNOVERS 2.0 /* uses of so many times the sample, then their weight is halved */
-#define CURVE_USES_MIN 20000.0
+#define CURVE_USES_MIN 3000.0
 #define RATIO_UNIT 10000.0
 
 enum snow_status trial_init(struct trial *trial, enum shadow_rule rule, bool fixed)
@@ -53,13 +53,20 @@ void trial_resize(struct trial *trial, uint64_t units)
     while (trial->shift > 0 && units >> trial->shift < TRIAL_SAMPLE_MIN)
         trial->shift--;
     for (uint32_t i = 0; i < TRIAL_SHADOWS; i++)
-        trial->shadows[i].capacity = (uint32_t)share_of(i, units >> trial->shift);
+        trial->shadows[i].capacity =
+            (uint32_t)share_of(i, units >> (trial->shift + (i >= SHADOW_RULES)));
 }
 
 bool trial_samples(const struct trial *trial, uint64_t hash)
 {
     /* The index takes the upper half of a hash for its tags. */
     return (hash & ((UINT64_C(1) << trial->shift) - 1)) == 0;
+}
+
+/* Of the sample, the half that the curve is made of. */
+static bool is_of_curve(const struct trial *trial, uint64_t hash)
+{
+    return (hash >> trial->shift & 1) == 0;
 }
 
 /* It leads clearly enough to be handed the pool, which can hold so many units. */
@@ -115,14 +122,17 @@ static void count_curve(struct trial *trial, const bool *hit)
     trial->curve_uses /= 2;
     for (uint32_t i = 0; i < TRIAL_SHADOWS; i++)
         trial->curve_hits[i] /= 2;
+    trial->pool_uses /= 2;
+    trial->pool_hits /= 2;
 }
 
 bool trial_use(struct trial *trial, const struct reuse *reuse, const struct shadow_use *use,
                uint64_t units)
 {
+    bool of_curve = is_of_curve(trial, use->hash);
     bool hit[TRIAL_SHADOWS];
 
-    for (uint32_t i = 0; i < TRIAL_SHADOWS; i++) {
+    for (uint32_t i = 0; i < (of_curve ? TRIAL_SHADOWS : SHADOW_RULES); i++) {
         enum shadow_rule rule = i < SHADOW_RULES ? (enum shadow_rule)i : trial->rule;
         bool idle = trial->fixed && rule != trial->rule;
 
@@ -130,7 +140,8 @@ bool trial_use(struct trial *trial, const struct reuse *reuse, const struct shad
     }
     if (!use->counts)
         return false;
-    count_curve(trial, hit);
+    if (of_curve)
+        count_curve(trial, hit);
     for (uint32_t rule = 0; rule < SHADOW_RULES && !trial->fixed; rule++)
         trial->races[rule].batch += hit[rule] - hit[trial->rule];
     if (trial->fixed || ++trial->batch < BATCH)
@@ -148,9 +159,14 @@ bool trial_use(struct trial *trial, const struct reuse *reuse, const struct shad
 
 uint32_t trial_ratio(const struct trial *trial, enum trial_shadow shadow)
 {
-    if (trial->curve_uses < 1)
+    double more = trial->curve_hits[shadow] - trial->curve_hits[trial->rule];
+    double ratio;
+
+    if (trial->curve_uses < 1 || trial->pool_uses < 1)
         return 0;
-    return (uint32_t)(trial->curve_hits[shadow] / trial->curve_uses * RATIO_UNIT);
+    ratio = trial->pool_hits / trial->pool_uses + more / trial->curve_uses;
+    ratio = ratio < 0 ? 0 : ratio > 1 ? 1 : ratio;
+    return (uint32_t)(ratio * RATIO_UNIT);
 }
 
 uint64_t trial_memory(const struct trial *trial)

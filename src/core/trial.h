@@ -8,18 +8,21 @@
  *           deviations (uses are counted in batches, since the blocks of a chain hit or miss
  *           together) and by one point of hit ratio, over at least one turnover; or by ten points
  *           over a quarter of the pool: the hot set changed.  Shadows of 1/2, 2 and 4 times the
- *           size with the pool's rule give the miss-ratio curve.
+ *           size with the pool's rule give the miss-ratio curve, on half of the sample: what they
+ *           hit more or less than the shadow of the pool is added to what the pool itself hits, so
+ *           that which units are in the sample hardly matters.
  * Invariants.
  *   T1  The sample holds at least TRIAL_SAMPLE_MIN units of a full pool, or all of them, and less
- *       than TRIAL_SAMPLE_END: memory is bounded.
+ *       than TRIAL_SAMPLE_END: memory is bounded, and so is what trials cost a use: in pools of
+ *       more than a few thousand units, a small part of what its eviction costs.
  * Threads.  The core's own. */
 #ifndef CORE_TRIAL_H
 #define CORE_TRIAL_H
 
 #include "core/shadow.h"
 
-#define TRIAL_SAMPLE_MIN 4096u /* units */
-#define TRIAL_SAMPLE_END 9216u /* of a larger sample half is left out */
+#define TRIAL_SAMPLE_MIN 512u  /* units */
+#define TRIAL_SAMPLE_END 1152u /* of a larger sample half is left out */
 
 /* The shadows: one for each rule, then the other sizes. */
 enum trial_shadow { TRIAL_HALF = SHADOW_RULES, TRIAL_DOUBLE, TRIAL_FOURFOLD, TRIAL_SHADOWS };
@@ -44,6 +47,8 @@ struct trial {
     /* Of the curve: halved every so many uses. */
     double curve_uses;
     double curve_hits[TRIAL_SHADOWS];
+    double pool_uses; /* of all units, for as long */
+    double pool_hits;
 };
 
 /* fixed: the pool keeps this rule, whatever leads. */
@@ -53,6 +58,13 @@ void trial_deinit(struct trial *trial);
 /* The pool can hold so many units now. */
 void trial_resize(struct trial *trial, uint64_t units);
 bool trial_samples(const struct trial *trial, uint64_t hash);
+/* A real use of any unit.  hit: the pool had it. */
+static inline void trial_count(struct trial *trial, bool hit)
+{
+    trial->pool_uses++;
+    trial->pool_hits += hit;
+}
+
 /* A use of a unit of the sample.  True: the pool is to have another rule from now on. */
 bool trial_use(struct trial *trial, const struct reuse *reuse, const struct shadow_use *use,
                uint64_t units);

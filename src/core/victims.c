@@ -30,8 +30,8 @@ static uint64_t units_max(const struct core *core)
     return usable / (used / units);
 }
 
-/* The trial sees the uses of its sample. */
-static void try_use(struct core *core, uint32_t number, bool counts)
+/* The trial sees the uses of its sample.  hit: the unit was there. */
+static void try_use(struct core *core, uint32_t number, bool counts, bool hit)
 {
     struct object *object = core_object(core, number);
     struct shadow_use use = {.now = (uint32_t)core->touches, .counts = counts};
@@ -45,11 +45,13 @@ static void try_use(struct core *core, uint32_t number, bool counts)
     }
     if (2 * ((uint64_t)core->readable + core->writing) >= core->units_max)
         reuse_prepare(&core->reuse, core->touches, core->units_max);
+    if (counts)
+        trial_count(&core->trial, hit);
     if ((object->flags & OBJECT_SAMPLED) == 0)
         return;
     use.hash = core_object_hash(core, number);
     use.depth = object->depth;
-    /* It was put when more were sampled, if not. */
+    /* If not, it was put when more were sampled. */
     if (trial_samples(&core->trial, use.hash) &&
         trial_use(&core->trial, &core->reuse, &use, core->units_max))
         core_count(core, CORE_METRIC_rule_changes, 1);
@@ -148,9 +150,10 @@ void core_victim_enter(struct core *core, uint32_t number)
         core->policy->insert(core, segment, number);
     if (!core->policy->tried)
         return;
-    if (trial_samples(&core->trial, core_object_hash(core, number)))
+    if (object->state == OBJECT_GROUP &&
+        trial_samples(&core->trial, core_object_hash(core, number)))
         object_flag(object, OBJECT_SAMPLED);
-    try_use(core, number, true);
+    try_use(core, number, true, false);
 }
 
 void core_victim_return(struct core *core, uint32_t number)
@@ -226,7 +229,7 @@ void core_victim_touch(struct core *core, uint32_t number, bool counts)
     if (counts && object->uses < OBJECT_USES_MAX)
         object->uses = (object->uses + 1u) & 15;
     if (core->policy->tried)
-        try_use(core, number, counts);
+        try_use(core, number, counts, true);
 }
 
 uint32_t core_victim_next(struct core *core, struct segment *segment)
