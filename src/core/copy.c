@@ -409,7 +409,8 @@ static enum snow_status begin(struct core *core, const struct copy_wish *wish,
 
     if (record == 0) {
         if (full)
-            core_room_make(core, segment, source->bytes, segment->wanted_bytes + source->bytes);
+            core_room_make(core, segment, source->bytes, segment->wanted_bytes + source->bytes,
+                           NULL);
         return SNOW_BUSY;
     }
     if (!take_number(core, wish->object, &number)) {

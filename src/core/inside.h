@@ -228,8 +228,9 @@ void core_room_leave(struct core *core, struct waiter *waiter);
 void core_room_return(struct core *core, struct session *session);
 void core_room_serve(struct core *core);
 /* Evicts for an object of that many bytes; wanted: what is wanted there in all.  False: nothing may
- * go. */
-bool core_room_make(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted);
+ * go.  *scraps (or NULL): set where only pieces of any size will serve. */
+bool core_room_make(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted,
+                    bool *scraps);
 /* After a grant: evicts until the reserve of its segments is free or coming. */
 void core_room_ahead(struct core *core, const struct part *parts, uint32_t count);
 uint64_t core_room_reserve(const struct core *core, const struct segment *segment);

@@ -221,7 +221,9 @@ struct load {
     uint64_t tail; /* bytes of a long key, in the extent of part 0 */
     uint32_t owner;
     uint32_t parts_max; /* of one replica */
+    uint64_t piece_min; /* bytes, but for the last */
     uint32_t width;     /* nodes that it is striped over; 1: it is not */
+    uint32_t replicas;  /* that are asked for */
 };
 
 static uint64_t key_tail(const struct wire_put_start_req *put, uint32_t index)
@@ -277,7 +279,7 @@ static uint64_t take_pieces(struct core *core, struct segment *segment, uint64_t
         uint64_t run = space_largest_run(segment->space) / SPACE_ALIGN * SPACE_ALIGN;
         uint64_t piece = run < left + tail ? run : left + tail;
 
-        if (piece < left + tail && piece < PIECE_MIN)
+        if (piece < left + tail && piece < load->piece_min)
             break;
         if (!core_place_one(core, segment, piece - tail, tail, load->owner, &parts[*count]))
             break;
@@ -367,6 +369,18 @@ static bool take_replica(struct core *core, struct segment *segment, const struc
     return false;
 }
 
+/* As many and as small pieces as there may be: where neither a run nor a window was found. */
+static bool take_scraps(struct core *core, struct segment *segment, const struct choice *choice,
+                        const struct request *request, const struct load *load, struct part *parts,
+                        uint32_t *count)
+{
+    struct load scraps = *load;
+
+    scraps.parts_max = LIMIT_EXTENTS / load->replicas;
+    scraps.piece_min = SPACE_ALIGN;
+    return request->scraps && take_replica(core, segment, choice, &scraps, parts, count);
+}
+
 static void number_parts(struct part *parts, uint32_t count, uint8_t replica)
 {
     uint64_t offset = 0;
@@ -438,7 +452,9 @@ enum snow_status core_place(struct core *core, struct request *request, uint32_t
                         .tail = key_tail(put, index),
                         .owner = owner,
                         .parts_max = parts_max(item->size, item->replicas),
-                        .width = width_of(core, put, item)};
+                        .piece_min = PIECE_MIN,
+                        .width = width_of(core, put, item),
+                        .replicas = item->replicas};
     struct choice choice = choice_of(put, parts);
 
     *count = 0;
@@ -455,7 +471,8 @@ enum snow_status core_place(struct core *core, struct request *request, uint32_t
         if (replica == 0 && segment != NULL)
             keep_segment(request, segment);
         if (segment == NULL ||
-            !take_replica(core, segment, &choice, &load, &parts[*count], &taken)) {
+            (!take_replica(core, segment, &choice, &load, &parts[*count], &taken) &&
+             !take_scraps(core, segment, &choice, request, &load, &parts[*count], &taken))) {
             core_place_undo(core, parts, *count);
             *count = 0;
             request->lacking = segment == NULL ? UINT16_MAX : (uint16_t)segment->index;

@@ -121,8 +121,10 @@ static bool evict_elsewhere(struct core *core, const struct segment *segment, ui
 }
 
 /* Evicts for an object of that many bytes; wanted: what is wanted there in all.  A large object,
- * or one that finds no run among enough free bytes, has neighbours go. */
-bool core_room_make(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted)
+ * or one that finds no run among enough free bytes, has neighbours go; where those do not serve it
+ * is to take pieces of any size (*scraps, unless NULL), before others go for nothing. */
+bool core_room_make(struct core *core, struct segment *segment, uint64_t bytes, uint64_t wanted,
+                    bool *scraps)
 {
     uint64_t size = segment->size;
     uint64_t free_bytes = space_free_bytes(segment->space);
@@ -132,7 +134,12 @@ bool core_room_make(struct core *core, struct segment *segment, uint64_t bytes, 
     bool made = (fragmented || large) && bytes <= size && !core_segment_can_grow(segment) &&
                 space_slots_free(segment->space) >= SLOTS_FEW && core_widen(core, segment, bytes);
 
-    /* Without such neighbours, or without slots, more goes in the policy's order. */
+    if (fragmented && !made && scraps != NULL && !*scraps && free_bytes >= bytes) {
+        *scraps = true;
+        return true;
+    }
+    /* Without such neighbours and with too many pieces, or without slots, more goes in the policy's
+     * order. */
     if (fragmented && !made)
         target = free_bytes + smaller(bytes, size);
     made = evict(core, segment, target) || made;
@@ -188,7 +195,8 @@ static bool want_in(struct core *core, struct waiter *waiter, struct segment *se
 {
     unwant(core, waiter);
     mark_wanted(waiter, segment);
-    return core_room_make(core, segment, waiter->bytes, segment->wanted_bytes);
+    return core_room_make(core, segment, waiter->bytes, segment->wanted_bytes,
+                          &waiter->request->scraps);
 }
 
 /* A value and what replaces it that can not be there together: the old one goes before anything
@@ -256,7 +264,7 @@ static void refuse(struct core *core, struct request *request, uint32_t index, b
     evict_replaced(core, put, index);
     if (segment != NULL)
         core_room_make(core, segment, core_place_bytes(put, index),
-                       segment->wanted_bytes + core_place_bytes(put, index));
+                       segment->wanted_bytes + core_place_bytes(put, index), NULL);
 }
 
 /* Members of groups that are being formed stand before all others. */
@@ -417,7 +425,12 @@ void core_room_serve(struct core *core)
             list_remove(&waiter->link);
             list_push(&session->room, &waiter->link);
         } else if (!serve(core, waiter)) {
-            if (!want(core, waiter))
+            bool tried = waiter->request->scraps;
+            bool hopeful = want(core, waiter);
+
+            if (waiter->request->scraps && !tried && serve(core, waiter))
+                continue;
+            if (!hopeful)
                 break_leases(core, waiter);
             serve_behind(core, waiter);
             break;

@@ -336,6 +336,7 @@ struct request {
     uint16_t segment; /* put: where the request's objects go now; UINT16_MAX: not chosen */
     uint16_t lacking; /* put: the segment that lacked room at the last attempt; UINT16_MAX: none */
     bool lacking_first; /* that was for replica 0 */
+    bool scraps;        /* put: no window was found, its objects take pieces of any size */
     uint64_t placed;    /* put: bytes placed in `segment` so far */
     const void *message;
     /* remove_match: its job. */

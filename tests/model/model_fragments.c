@@ -7,6 +7,9 @@
 
 #define POOL (2 * GIB)
 #define PUTS 9000u
+#define PHASE 600u /* puts, then others are the most frequent sizes */
+#define PHASE_LEVELS 3u
+#define PHASE_STEP 9u
 #define LEVELS 14u /* sizes from 4 KiB to 32 MiB, as many on each level */
 
 struct shares {
@@ -16,10 +19,15 @@ struct shares {
     uint32_t count;
 };
 
-/* KV pages of mixed models: log-uniform, multiples of 4 KiB; now and then one that is none. */
-static uint64_t page_size(struct rng *rng)
+/* KV pages of mixed models: log-uniform, multiples of 4 KiB; now and then one that is none.
+ * When they change, most are of a few sizes for a while, then of others. */
+static uint64_t page_size(struct rng *rng, uint32_t number, bool changing)
 {
-    uint64_t size = 4 * KIB << rng_below(rng, LEVELS);
+    uint64_t level = rng_below(rng, LEVELS);
+
+    if (changing && rng_chance(rng, 3, 4))
+        level = (number / PHASE * PHASE_STEP + level % PHASE_LEVELS) % LEVELS;
+    uint64_t size = 4 * KIB << level;
 
     size += rng_below(rng, size) / (4 * KIB) * (4 * KIB);
     return rng_chance(rng, 1, 8) ? size - rng_below(rng, 4 * KIB) : size;
@@ -59,7 +67,7 @@ static void use(struct world *world, uint64_t session, uint32_t put_count, struc
     lookup_send(world, session, 0, WIRE_LOOKUP_TOUCH, &key, 1);
 }
 
-static void test_usable_share(void **state)
+static void play(bool changing)
 {
     struct shares shares = {.lowest = 1};
     struct small_world *small = calloc(1, sizeof(*small));
@@ -67,7 +75,6 @@ static void test_usable_share(void **state)
     uint64_t put_bytes = 0;
     struct rng rng;
 
-    (void)state;
     rng_init(&rng, 1);
     world_init(world);
     world_open(world);
@@ -75,7 +82,7 @@ static void test_usable_share(void **state)
     small->node = node_start(world, POOL, 65536);
     small->session = session_open(world, 0);
     for (uint32_t i = 0; i < PUTS; i++) {
-        uint64_t size = page_size(&rng);
+        uint64_t size = page_size(&rng, i, changing);
 
         put_page(world, small->session, i, size, &shares);
         put_bytes += size;
@@ -99,10 +106,23 @@ static void test_usable_share(void **state)
     free(small);
 }
 
+static void test_usable_share(void **state)
+{
+    (void)state;
+    play(false);
+}
+
+static void test_sizes_that_change(void **state)
+{
+    (void)state;
+    play(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_usable_share),
+        cmocka_unit_test(test_sizes_that_change),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,35 +136,69 @@ static void pins_are_walls(void **state)
     world_deinit(&small.world);
 }
 
-static void no_window_is_told_as_fragmented_and_by_what(void **state)
+/* A pool of equal objects of which every second one is pinned for good and the others are gone. */
+static void fill_with_walls(struct small_world *small, uint64_t pool, uint64_t size)
+{
+    uint32_t count = (uint32_t)(pool / size) - 1;
+
+    world_init(&small->world);
+    small->world.unchecked = true;
+    small->world.options.hard_pin_percent = 90;
+    world_open(&small->world);
+    small->node = node_start(&small->world, pool, 2 * count + 64);
+    small->session = session_open(&small->world, 0);
+    for (uint32_t i = 0; i < count; i++)
+        put(&small->world, small->session, name_of(&small->world, i), size);
+    for (uint32_t i = 0; i < count; i += 2)
+        pin_hard(small, i);
+    for (uint32_t i = 1; i < count; i += 2)
+        remove_key(&small->world, small->session, name_of(&small->world, i));
+}
+
+/* No window of neighbours serves, the free bytes do: in pieces, of which there may be 1,024. */
+static void pieces_of_any_size_serve_where_no_window_does(void **state)
 {
     struct small_world small;
-    uint32_t count;
+    struct world_request *request;
+
+    (void)state;
+    fill_with_walls(&small, 1 * MIB, 32 * KIB);
+    request =
+        put_send(&small.world, small.session, put_message(&small.world, 900, "new", 500000), 100);
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    assert_int_equal(request->grants[0].places_count, 16);
+    world_deinit(&small.world);
+
+    fill_with_walls(&small, 8 * MIB, 8 * KIB);
+    request =
+        put_send(&small.world, small.session, put_message(&small.world, 9000, "new", 3 * MIB), 100);
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    assert_int_equal(request->grants[0].places_count, 384);
+    assert_int_equal(world_metric(&small.world, "evicted_objects"), 0);
+    core_check(small.world.core);
+    world_deinit(&small.world);
+}
+
+static void too_many_pieces_are_told_as_fragmented_and_by_what(void **state)
+{
+    struct small_world small;
     char reason[512] = "";
 
     (void)state;
-    world_init(&small.world);
-    small.world.options.hard_pin_percent = 90;
-    world_open(&small.world);
-    small.node = node_start(&small.world, 1 * MIB, 256);
-    small.session = session_open(&small.world, 0);
-    count = (uint32_t)(1 * MIB / (32 * KIB)) - 1;
-    for (uint32_t i = 0; i < count; i++)
-        put(&small.world, small.session, name_of(&small.world, i), 32 * KIB);
-    for (uint32_t i = 0; i < count; i += 2)
-        pin_hard(&small, i);
-    for (uint32_t i = 1; i < count; i += 2)
-        remove_key(&small.world, small.session, name_of(&small.world, i));
-    struct world_request *request = put_send(&small.world, small.session,
-                                             put_message(&small.world, 900, "new", 128 * KIB), 100);
+    fill_with_walls(&small, 12 * MIB, 4 * KIB);
+    struct world_request *request =
+        put_send(&small.world, small.session, put_message(&small.world, 9000, "new", 5 * MIB), 100);
 
     world_live(&small.world, 200 * NS_PER_MS);
     assert_true(request->done);
     assert_int_equal(request->grants[0].status, SNOW_NO_SPACE);
     memcpy(reason, request->grants[0].reason.at, request->grants[0].reason.size);
-    assert_non_null(strstr(reason, "fragmented: 524288 bytes of a segment are free"));
-    assert_non_null(strstr(reason, "the longest run is 32768"));
-    assert_non_null(strstr(reason, "524288 hard-pinned"));
+    assert_non_null(strstr(reason, "fragmented: 6291456 bytes of a segment are free"));
+    assert_non_null(strstr(reason, "the longest run is 4096"));
+    assert_non_null(strstr(reason, "at least"));
+    assert_non_null(strstr(reason, "4194304 hard-pinned"));
     assert_int_equal(world_metric(&small.world, "evicted_objects"), 0);
     world_deinit(&small.world);
 }
@@ -285,7 +319,8 @@ int main(void)
         cmocka_unit_test(fragments_are_joined_where_it_costs_least),
         cmocka_unit_test(a_large_object_takes_neighbours_not_whatever_is_oldest),
         cmocka_unit_test(pins_are_walls),
-        cmocka_unit_test(no_window_is_told_as_fragmented_and_by_what),
+        cmocka_unit_test(pieces_of_any_size_serve_where_no_window_does),
+        cmocka_unit_test(too_many_pieces_are_told_as_fragmented_and_by_what),
         cmocka_unit_test(soft_pins_go_only_where_nothing_else_serves),
         cmocka_unit_test(a_replace_evicts_its_own_old_value_first),
         cmocka_unit_test(a_large_object_may_have_many_parts),
