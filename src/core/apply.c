@@ -24,6 +24,7 @@ void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason r
 
     if (object->state == OBJECT_READABLE) {
         core_copy_object_gone(core, number);
+        core_second_object_gone(core, number);
         core->readable--;
         core_victim_leave(core, number);
         core_pin_forget(core, number);
@@ -54,6 +55,7 @@ void core_apply_lost(struct core *core, uint32_t number)
 
     ASSERT(object->state == OBJECT_READABLE);
     core_copy_object_gone(core, number);
+    core_second_object_gone(core, number);
     core->readable--;
     core_victim_leave(core, number);
     core_pin_forget(core, number);

@@ -378,6 +378,7 @@ void core_check(struct core *core)
     ghosts_check(&core->ghosts);
     trial_check(&core->trial);
     ASSERT(totals.copying == core->copy_pool.used);
+    core_seconds_check(core);
     ASSERT((totals.recovering == 0) == (core->recovering == 0));
     ASSERT(index_count(core->expiries) == core->expiry_pool.used);
     ASSERT(core->pins != NULL && index_count(core->pins) == core->pin_pool.used);

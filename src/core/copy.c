@@ -458,6 +458,21 @@ enum snow_status core_copy_start(struct core *core, const struct copy_wish *wish
     return begin(core, wish, segment, source);
 }
 
+/* ---- copies that are given up ---- */
+
+void core_copies_give_up(struct core *core, uint32_t number, uint16_t replicas)
+{
+    bool hard = (core_object(core, number)->flags & OBJECT_HARD_PIN) != 0;
+    uint64_t before = core_object_bytes(core, number);
+
+    core_victim_leave(core, number);
+    if (core_parts_split(core, number, (uint16_t)~replicas) == SNOW_OK && hard)
+        core->hard_pinned_bytes -= before - core_object_bytes(core, number);
+    core_group_moved(core, number);
+    core_victim_return(core, number);
+    core_second_refresh(core, number);
+}
+
 /* ---- its end ---- */
 
 /* Adds a part in the order of copies and parts, in place of an older one of that number. */
@@ -524,6 +539,8 @@ static bool publish(struct core *core, const struct copy *copy)
     if (!set)
         return false;
     core->hard_pinned_bytes += hard ? core_object_bytes(core, number) - before : 0;
+    uint8_t replica = core_part_at(core, copy->record, 0).replica;
+
     core_parts_drop(core, copy->record);
     core_object_free(core, copy->record);
     for (uint32_t i = 0; i < left_count; i++) {
@@ -532,6 +549,9 @@ static bool publish(struct core *core, const struct copy *copy)
 
         core_close_copy(core, &left[i], left[i].gen, key);
     }
+    core_second_refresh(core, number);
+    if (copy->second)
+        core_second_made(core, number, replica);
     return true;
 }
 

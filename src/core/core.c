@@ -24,6 +24,7 @@ static void init_pools(struct core *core)
     pool_init(&core->group_timers, &core->region, sizeof(struct group_timer), 8, OBJECTS_MAX);
     pool_init(&core->group_claim_pool, &core->region, sizeof(struct group_claim), 8, OBJECTS_MAX);
     pool_init(&core->group_hold_pool, &core->region, sizeof(struct group_hold), 8, OBJECTS_MAX);
+    pool_init(&core->second_pool, &core->region, sizeof(struct second), 6, OBJECTS_MAX);
     pool_init(&core->copy_pool, &core->region, sizeof(struct copy), 6, OBJECTS_MAX);
 }
 
@@ -95,6 +96,7 @@ enum snow_status core_create(const struct core_options *options, const struct co
         index_create(&core->region, &core->group_claims) != SNOW_OK ||
         index_create(&core->region, &core->group_holds) != SNOW_OK ||
         index_create(&core->region, &core->copying) != SNOW_OK ||
+        index_create(&core->region, &core->seconds) != SNOW_OK ||
         ghosts_init(&core->ghosts, &core->region) != SNOW_OK ||
         trial_init(&core->trial, options->policy == CORE_POLICY_RRC ? SHADOW_SCORE : SHADOW_OLDEST,
                    options->policy != CORE_POLICY_RRC) != SNOW_OK) {
@@ -154,10 +156,12 @@ void core_destroy(struct core *core)
     index_destroy(core->group_claims);
     index_destroy(core->group_holds);
     pool_deinit(&core->copy_pool);
+    pool_deinit(&core->second_pool);
     index_destroy(core->index);
     index_destroy(core->pins);
     index_destroy(core->expiries);
     index_destroy(core->copying);
+    index_destroy(core->seconds);
     index_destroy(core->requests);
     keys_destroy(core->keys);
     ghosts_deinit(&core->ghosts);

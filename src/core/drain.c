@@ -217,19 +217,6 @@ static void look_at_copies(const struct core *core, uint32_t number, uint16_t no
     }
 }
 
-/* The copies that lie there go; the object stays, by the others. */
-static void give_up_copies(struct core *core, uint32_t number, uint16_t here)
-{
-    bool hard = (core_object(core, number)->flags & OBJECT_HARD_PIN) != 0;
-    uint64_t before = core_object_bytes(core, number);
-
-    core_victim_leave(core, number);
-    if (core_parts_split(core, number, (uint16_t)~here) == SNOW_OK && hard)
-        core->hard_pinned_bytes -= before - core_object_bytes(core, number);
-    core_group_moved(core, number);
-    core_victim_return(core, number);
-}
-
 /* It is not worth what would have to go for it. */
 static void drop(struct core *core, struct task *task, uint32_t number)
 {
@@ -239,7 +226,7 @@ static void drop(struct core *core, struct task *task, uint32_t number)
 
     look_at_copies(core, number, (uint16_t)((task->from - 1) % LIMIT_NODES), &here, &elsewhere);
     if (elsewhere != 0) {
-        give_up_copies(core, number, here);
+        core_copies_give_up(core, number, here);
         return;
     }
     if (object->flags & OBJECT_HARD_PIN) {

@@ -359,6 +359,21 @@ void core_copy_object_gone(struct core *core, uint32_t number);
 void core_copy_node_gone(struct core *core, const struct node *node);
 void core_copy_reply(struct core *core, const struct node *node, const struct wire_copy_rep *reply);
 void core_copy_check(struct core *core, uint32_t record);
+/* Gives up copies of a READABLE object that others can be read instead of (bits of replicas). */
+void core_copies_give_up(struct core *core, uint32_t number, uint16_t replicas);
+
+/* ---- second.c: one more copy of what is used often ---- */
+
+void core_second_used(struct core *core, uint32_t number);
+void core_second_made(struct core *core, uint32_t number, uint8_t replica);
+void core_second_object_gone(struct core *core, uint32_t number);
+/* The object's parts have changed. */
+void core_second_refresh(struct core *core, uint32_t number);
+/* Before this victim of the segment goes (0: there is none): true when a second copy there went
+ * instead. */
+bool core_second_gives_way(struct core *core, struct segment *segment, uint32_t victim);
+void core_seconds_run(struct core *core);
+void core_seconds_check(struct core *core);
 
 /* ---- task.c, drain.c ---- */
 

@@ -370,6 +370,7 @@ static struct node *add_node(struct core *core, uint32_t segment_count)
             free(node);
             return NULL;
         }
+        list_init(&segment->seconds);
         segment->index = core->segment_count;
         segment->on_node = i;
         segment->node = core->node_count;
@@ -613,6 +614,7 @@ void core_part_lost(struct core *core, uint32_t number, uint32_t index)
     if (core_replica_count(core, number) > 0) {
         core_group_moved(core, number);
         core_victim_return(core, number);
+        core_second_refresh(core, number);
     } else if (object->state == OBJECT_WRITING) {
         core_count(core, CORE_METRIC_puts_expired, 1);
         core_write_fail(core, number);

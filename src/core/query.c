@@ -189,6 +189,8 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_sessions] = core->sessions_open;
     tell_nodes(core, values);
     values[CORE_METRIC_copies_under_way] = core->copy_pool.used;
+    values[CORE_METRIC_second_copies] = core->second_pool.used;
+    values[CORE_METRIC_second_copy_bytes] = core->second_bytes;
     values[CORE_METRIC_tasks_running] = core->tasks_running;
     values[CORE_METRIC_nodes_missing] = core->missing;
     values[CORE_METRIC_waiters] = core->waiters;

@@ -81,6 +81,10 @@ static bool evict(struct core *core, struct segment *segment, uint64_t bytes)
     while (space_free_bytes(segment->space) + segment->coming_bytes < bytes) {
         uint32_t victim = core_victim_next(core, segment);
 
+        if (core->evictions_left > 0 && core_second_gives_way(core, segment, victim)) {
+            core->evictions_left--;
+            continue;
+        }
         if (victim == 0)
             return false;
         if (core->evictions_left == 0)

@@ -227,6 +227,18 @@ struct copy_wish {
     bool force; /* evicts for it whatever may go, not only what is worth less */
 };
 
+/* A second copy: side record of an object that is used often. */
+struct second {
+    struct list_link of_segment; /* in segment->seconds, longest unused first */
+    uint64_t bytes;
+    uint64_t touched; /* core->touches at the object's last use that counted */
+    uint32_t number;  /* in core->second_pool */
+    uint32_t object;
+    uint8_t replica; /* that is the second one */
+};
+
+#define CORE_SECONDS_WANTED 256u /* objects that wait for theirs */
+
 struct copy_end {
     uint32_t object; /* its record may be gone or another's, unless status is OK */
     uint64_t bytes;
@@ -450,6 +462,7 @@ struct node {
 
 struct segment {
     struct space *space; /* what is ready of it; NULL: its node is DEAD and it was dropped */
+    struct list seconds; /* struct second: copies that lie here */
     struct victim_list lists[POLICY_LISTS];
     struct victim_list soft;                    /* soft-pinned objects, LRU order */
     struct victim_list done;                    /* those that go first, LRU order */
@@ -523,6 +536,13 @@ struct core {
     struct pool expiry_pool;
     struct keys *keys;
 
+    struct pool second_pool; /* struct second */
+    struct index *seconds;   /* as pins -> struct second in second_pool */
+    uint64_t second_bytes;
+    struct pace second_pace;
+    uint32_t wanting[CORE_SECONDS_WANTED]; /* a ring: objects that want one, as they were used */
+    uint32_t wanting_first;
+    uint32_t wanting_count;
     struct pool copy_pool; /* struct copy */
     struct index *copying; /* as pins -> struct copy in copy_pool */
     struct list copies;    /* under way */

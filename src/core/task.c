@@ -240,6 +240,7 @@ void core_task_copied(struct core *core, uint64_t id, const struct copy_end *end
 void core_tasks_run(struct core *core)
 {
     core->copies_due = false;
+    core_seconds_run(core);
     list_each (&core->tasks, link, next) {
         struct task *task = list_entry(link, struct task, link);
 

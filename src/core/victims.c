@@ -123,6 +123,8 @@ static void member_touch(struct core *core, uint32_t number, bool counts)
     object->last_touch = (uint32_t)core->touches;
     if (counts && object->uses < OBJECT_USES_MAX)
         object->uses = (object->uses + 1u) & 15;
+    if (counts && object->uses >= 8)
+        core_second_used(core, number);
 }
 
 /* ---- units ---- */
@@ -228,6 +230,8 @@ void core_victim_touch(struct core *core, uint32_t number, bool counts)
     object->last_touch = (uint32_t)core->touches;
     if (counts && object->uses < OBJECT_USES_MAX)
         object->uses = (object->uses + 1u) & 15;
+    if (counts && object->uses >= 8)
+        core_second_used(core, number);
     if (core->policy->tried)
         try_use(core, number, counts, true);
 }

@@ -537,6 +537,103 @@ static void a_drain_ends_when_its_node_is_lost(void **state)
     world_deinit(world);
 }
 
+/* ---- second copies ---- */
+
+static void use(struct copy_world *copy, const char *key, uint32_t times)
+{
+    for (uint32_t i = 0; i < times; i++) {
+        struct wire_lookup_req *lookup = world_take(&copy->world, 1, sizeof(*lookup));
+
+        lookup->flags = WIRE_LOOKUP_TOUCH;
+        lookup->keys = world_take(&copy->world, 1, sizeof(*lookup->keys));
+        lookup->keys_count = 1;
+        lookup->keys[0].key = world_key(key);
+        world_ask(&copy->world, copy->session, WIRE_lookup, lookup, 1, 1000);
+    }
+    world_run(&copy->world, 10 * NS_PER_MS);
+}
+
+static uint32_t copies_of(struct copy_world *copy, const char *key)
+{
+    return lookup(&copy->world, copy->session, key)->places_count;
+}
+
+static void what_is_used_often_gets_a_second_copy(void **state)
+{
+    struct copy_world copy;
+    struct world *world = open_nodes(&copy, 2, 32 * MIB); /* two per cent: 1.28 MiB */
+
+    (void)state;
+    for (uint32_t i = 0; i < 40; i++)
+        put(world, copy.session, name_of(world, i), 100 * KIB);
+    use(&copy, "k3", 6);
+    assert_int_equal(copies_of(&copy, "k3"), 1);
+    use(&copy, "k3", 2);
+    assert_int_equal(copies_of(&copy, "k3"), 2);
+    assert_int_equal(world_metric(world, "second_copies"), 1);
+    /* No more than fit into the share. */
+    for (uint32_t i = 4; i < 40; i++)
+        use(&copy, name_of(world, i), 9);
+    uint64_t bytes = world_metric(world, "second_copy_bytes");
+
+    assert_true(bytes <= 64 * MIB / 100 * 2 && bytes >= 64 * MIB / 100 * 2 - 104 * KIB);
+    /* One that is removed makes place; one whose node is lost lives on, as the only one. */
+    assert_int_equal(remove_key(world, copy.session, "k3"), SNOW_OK);
+    assert_true(world_metric(world, "second_copy_bytes") < bytes);
+    node_break(world, copy.nodes[0]);
+    for (uint32_t i = 4; i < 10; i++)
+        assert_int_equal(lookup_status(world, copy.session, name_of(world, i)), SNOW_OK);
+    world_live(world, 70 * NS_PER_S);
+    assert_int_equal(world_metric(world, "second_copies"), 0);
+    assert_int_equal(lookup_status(world, copy.session, "k4"), SNOW_OK);
+    world_deinit(world);
+}
+
+/* The pool turns over without a use of it: its second copy goes, though it may not be evicted. */
+static void a_second_copy_goes_first(void **state)
+{
+    struct copy_world copy;
+    struct world *world = open_nodes(&copy, 2, 8 * MIB);
+    uint32_t both = 0;
+
+    (void)state;
+    put_pinned(&copy, "pinned", 100 * KIB, WIRE_PIN_HARD);
+    put(world, copy.session, "hot", 100 * KIB);
+    use(&copy, "pinned", 9);
+    use(&copy, "hot", 9);
+    assert_int_equal(copies_of(&copy, "pinned"), 2);
+    assert_int_equal(copies_of(&copy, "hot"), 2);
+    for (uint32_t i = 0; i < 400; i++) {
+        put(world, copy.session, name_of(world, i), 100 * KIB);
+        both += copies_of(&copy, "pinned") == 2;
+    }
+    assert_true(both > 100 && both < 300);
+    assert_int_equal(copies_of(&copy, "pinned"), 1);
+    assert_int_equal(lookup_status(world, copy.session, "hot"), SNOW_NOT_FOUND);
+    assert_int_equal(world_metric(world, "second_copies"), 0);
+    assert_int_equal(world_metric(world, "second_copy_bytes"), 0);
+    assert_true(world_metric(world, "second_copies_dropped") >= 1);
+    world_deinit(world);
+}
+
+static void none_when_the_option_says_so(void **state)
+{
+    struct copy_world copy;
+    struct world *world = &copy.world;
+
+    (void)state;
+    world_init(world);
+    world->options.second_copies_percent = 0;
+    world_open(world);
+    for (uint32_t i = 0; i < 2; i++)
+        copy.nodes[i] = node_start(world, 32 * MIB, 8192);
+    copy.session = session_open(world, 0);
+    put(world, copy.session, "hot", 100 * KIB);
+    use(&copy, "hot", 15);
+    assert_int_equal(copies_of(&copy, "hot"), 1);
+    world_deinit(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,6 +651,9 @@ int main(void)
         cmocka_unit_test(what_is_pinned_for_good_is_moved_or_keeps_the_node),
         cmocka_unit_test(copies_and_open_writes_on_a_drained_node),
         cmocka_unit_test(a_drain_ends_when_its_node_is_lost),
+        cmocka_unit_test(what_is_used_often_gets_a_second_copy),
+        cmocka_unit_test(a_second_copy_goes_first),
+        cmocka_unit_test(none_when_the_option_says_so),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
