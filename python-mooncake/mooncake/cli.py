@@ -152,7 +152,8 @@ def master_command(options):
         address = _address_of_interface(options.rpc_interface)
     command = ["master", "--listen", hostname.join(address, options.rpc_port or options.port),
                "--cluster", options.cluster_id, "--guard",
-               "%dms" % max(options.default_kv_lease_ttl, 1)]
+               "%dms" % max(options.default_kv_lease_ttl, 1), "--http-listen",
+               hostname.join(options.metrics_host, options.metrics_port)]
     if "client_ttl" in options.given:
         command += ["--dead-after", "%ds" % max(options.client_ttl, _DEAD_AFTER_S_MIN)]
     return command

@@ -61,6 +61,10 @@
 #define LIMIT_TASKS 256u              /* of operators: under way, or ended and still told of */
 #define LIMIT_STEP_OBJECTS 256u       /* objects that one bounded step looks at */
 
+#define LIMIT_HTTP_CONNECTIONS 64u /* to the pages of a server */
+#define LIMIT_HTTP_IDLE_S 10u      /* of one of them, without a byte */
+#define LIMIT_HTTP_BODY (1 * MIB)  /* bytes of an answer */
+
 #if LIMIT_INVENTORY_ROWS > LIMIT_BATCH_ITEMS
 #error "an inventory message is a batch"
 #endif

@@ -1,6 +1,7 @@
 /* dev, master, node: processes that serve until they are told to stop. */
 #include "cli/cli.h"
 #include "master/master.h"
+#include "master/pages.h"
 #include "node/node.h"
 
 #include <signal.h>
@@ -20,6 +21,7 @@ struct service {
     struct obs_log master_log; /* a log for each thread that writes */
     struct obs_log node_log;
     struct master *master;
+    struct master_pages *pages;
     struct node *node;
     uint64_t stop_by_ns;
     bool stopping;
@@ -69,6 +71,23 @@ static void on_check(struct env_timer *timer)
                   env_now_ns(service->cli->env) + (service->stopping ? DRAIN_CHECK_NS : CHECK_NS));
 }
 
+static int open_pages(struct service *service)
+{
+    struct cli *cli = service->cli;
+    const char *reason = "";
+
+    if (cli->master.http_listen[0] == 0)
+        return CLI_DONE;
+    if (master_pages_open(service->master, cli->master.http_listen, &service->pages, &reason) !=
+        SNOW_OK) {
+        cli_error(cli, "--http-listen %s: %s", cli->master.http_listen, reason);
+        return CLI_FAILED;
+    }
+    printf("http %u\n", master_pages_port(service->pages));
+    fflush(stdout);
+    return CLI_DONE;
+}
+
 static int open_master(struct service *service)
 {
     struct cli *cli = service->cli;
@@ -84,7 +103,7 @@ static int open_master(struct service *service)
     }
     printf("master %s\n", master_address(service->master));
     fflush(stdout);
-    return CLI_DONE;
+    return open_pages(service);
 }
 
 /* Clients of this host that an earlier process of the node had may have its files mapped a moment
@@ -156,6 +175,8 @@ static int serve(struct cli *cli, bool with_master, bool with_node, const char *
     }
     if (service.master != NULL && master_has_failed(service.master))
         result = CLI_FAILED;
+    if (service.pages != NULL)
+        master_pages_close(service.pages);
     if (service.node != NULL)
         node_close(service.node);
     if (service.master != NULL)

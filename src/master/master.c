@@ -9,6 +9,7 @@
 
 #define HELLO_TIMEOUT_MS 5000
 #define PROGRESS_TIMEOUT_MS 5000
+#define OWN_TOKEN UINT64_MAX                    /* of requests of this process: no ticket's */
 #define CLUSTER_SEED UINT64_C(0x636c7573746572) /* of names of clusters */
 
 /* One connection: of a client, a node, or a node's heartbeat. */
@@ -48,7 +49,8 @@ struct master {
     struct core *core;
     struct core_outputs outputs;
     struct env_timer timer;
-    uint64_t wake_ns; /* that the timer is armed for */
+    uint64_t wake_ns;     /* that the timer is armed for */
+    uint64_t own_session; /* of master_ask; 0: none yet */
     struct list links;
     struct list node_calls;
     struct ticket *tickets;
@@ -640,6 +642,46 @@ bool master_is_ready(const struct master *master)
 bool master_has_failed(const struct master *master)
 {
     return __atomic_load_n(&master->failed, __ATOMIC_ACQUIRE);
+}
+
+struct env_loop *master_loop(const struct master *master)
+{
+    return master->loop;
+}
+
+/* The answer that the last step made to our own input. */
+static const struct core_output *own_answer(const struct master *master, enum core_output_kind kind)
+{
+    for (const struct core_output *output = master->outputs.first; output != NULL;
+         output = output->next) {
+        if (output->kind == kind && output->token == OWN_TOKEN && output->status == SNOW_OK)
+            return output;
+    }
+    return NULL;
+}
+
+const void *master_ask(struct master *master, uint16_t type, const void *message)
+{
+    struct core_input open = {.kind = CORE_SESSION_OPEN, .token = OWN_TOKEN};
+    struct core_input input = {.kind = CORE_MESSAGE,
+                               .token = OWN_TOKEN,
+                               .type = type,
+                               .message = message,
+                               .deadline_ns = UINT64_MAX};
+    const struct core_output *answer;
+
+    ASSERT(type == WIRE_nodes || type == WIRE_lookup); /* by the same step */
+    if (master->own_session == 0) {
+        step(master, &open);
+        answer = own_answer(master, CORE_OUT_SESSION);
+        if (answer == NULL)
+            return NULL;
+        master->own_session = answer->to;
+    }
+    input.from = master->own_session;
+    step(master, &input);
+    answer = own_answer(master, CORE_OUT_REPLY);
+    return answer == NULL ? NULL : answer->message;
 }
 
 struct core *master_core(struct master *master)

@@ -38,7 +38,12 @@ bool master_is_ready(const struct master *master);
 /* True when it could not keep its state file and has stopped.  Any thread. */
 bool master_has_failed(const struct master *master);
 
-/* For the simulator's checkers: the machine itself. */
+/* For pages.c: the loop, and what the core answers to a request that it answers at once; on the
+ * loop only, and only until the next.  NULL: not now. */
+struct env_loop *master_loop(const struct master *master);
+const void *master_ask(struct master *master, uint16_t type, const void *message);
+
+/* For the simulator's checkers, and on the loop: the machine itself. */
 struct core *master_core(struct master *master);
 
 #endif

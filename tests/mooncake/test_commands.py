@@ -56,7 +56,7 @@ def test_flags():
     assert options.client_ttl == 30 and options.enable_http_metadata_server
     assert cli.master_command(options) == [
         "master", "--listen", "0.0.0.0:1", "--cluster", "mooncake_cluster", "--guard",
-        "999999ms", "--dead-after", "30s"]
+        "999999ms", "--http-listen", "0.0.0.0:9003", "--dead-after", "30s"]
     assert options_of("--default_kv_lease_ttl=5s").default_kv_lease_ttl == 5000
     assert cli.master_command(options_of("--port=7", "--rpc_address=::1"))[2] == "[::1]:7"
 
@@ -100,23 +100,63 @@ def test_sizes():
 
 # ---- processes ----
 
+def get(port, path):
+    """(status, text) of a page."""
+    try:
+        with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path)) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def check_pages(port, key, segment):
+    """The master's, with one key and one segment."""
+    assert get(port, "/get_all_segments") == (200, segment + "\n")
+    status, text = get(port, "/query_key?key=" + key)
+    found = json.loads(text)
+    assert status == 200 and found["success"] and found["data"][0]["size_"] == 8192
+    assert found["data"][0]["transport_endpoint_"] == segment
+    assert get(port, "/query_key?key=absent")[0] == 404 and get(port, "/query_key")[0] == 400
+    found = json.loads(get(port, "/batch_query_keys?keys=%s,absent" % key)[1])["data"]
+    assert found[key]["ok"] and found["absent"] == {"ok": False, "values": [],
+                                                    "error": "OBJECT_NOT_FOUND"}
+    details = json.loads(get(port, "/get_segments_detail")[1])
+    assert details["total_segments"] == 1 and details["segments"][0]["status"] == "OK"
+    assert "Capacity(bytes) : %d\n" % (32 * MIB) in get(port, "/query_segment?segment="
+                                                        + segment)[1]
+    assert get(port, "/query_segment?segment=none")[0] == 500
+    assert json.loads(get(port, "/health")[1])["service_ready"] is True
+    assert get(port, "/readyz")[0] == 200 and get(port, "/nothing")[0] == 404
+    metrics = get(port, "/metrics")[1]
+    assert "master_key_count 2\n" in metrics and "snowskin_core_objects 2\n" in metrics
+    assert 'segment_total_capacity_bytes{segment="%s"} %d\n' % (segment, 32 * MIB) in metrics
+    assert "Keys: 2 " in get(port, "/metrics/summary")[1]
+    request = urllib.request.Request("http://127.0.0.1:%d/metrics" % port, b"body")
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(request)
+
+
 def test_master_and_client(key):
-    port, client_port, http_port = free_port(), free_port(), free_port()
+    port, client_port, http_port, pages = (free_port() for _ in range(4))
     master = Command("master", "-rpc_port=%d" % port, "--rpc_address=127.0.0.1",
-                     "--metrics_port=%d" % free_port())
+                     "--metrics_host=127.0.0.1", "--metrics_port=%d" % pages)
     assert master.line() == "master 127.0.0.1:%d\n" % port
+    assert master.line().startswith("http ")
+    assert get(pages, "/get_all_segments") == (200, "")  # as consumers wait for the first one
     with open("/proc/%d/cmdline" % master.process.pid, "rb") as file:
         assert file.read().startswith(b"mooncake_master\0")
     client = Command("client", "--host=127.0.0.1", "-port=%d" % client_port,
                      "-master_server_address=127.0.0.1:%d" % port, "--global_segment_size=32 MB",
                      "--enable_http_server=true", "--http_port=%d" % http_port)
-    assert client.line().startswith("mooncake_client 127.0.0.1:")
+    segment = client.line().split()[1]
+    assert segment.startswith("127.0.0.1:")
     store = MooncakeDistributedStore()
     assert store.setup_dummy(MIB, MIB, "127.0.0.1:%d" % client_port) == 0
     at = store.alloc_from_mem_pool(8192)
     assert at != 0 and store.register_buffer(at, 4096) == 0  # also a part of it
     assert store.put_from(key, at, 8192) == 0 and store.get_into(key, at, 8192) == 8192
     assert store.put(key + "2", b"x") == 0
+    check_pages(pages, key, segment)
     assert store.close() == 0
     page = "http://127.0.0.1:%d" % http_port
     with urllib.request.urlopen(page + "/health") as answer:

@@ -1,0 +1,17 @@
+/* The master's HTTP pages: metrics, health, nodes, where keys are. */
+#ifndef MASTER_PAGES_H
+#define MASTER_PAGES_H
+
+#include "master/master.h"
+
+struct master_pages;
+
+/* listen: "host:port".  Statuses and *reason as http_open. */
+MUST_CHECK enum snow_status master_pages_open(struct master *master, const char *listen,
+                                              struct master_pages **pages, const char **reason);
+/* Before the master. */
+void master_pages_close(struct master_pages *pages);
+
+uint16_t master_pages_port(const struct master_pages *pages);
+
+#endif
