@@ -1,5 +1,5 @@
 # What a person types.  The build itself is CMake's: CMakePresets.json names its variants.
-.PHONY: build deps demo test fuzz check reference clean
+.PHONY: build deps demo test test-consumers wheels fuzz check reference clean
 .DEFAULT_GOAL := build
 
 SECONDS ?= 60
@@ -15,6 +15,13 @@ demo: build
 
 test: deps
 	@tools/test
+
+test-consumers: deps
+	@tools/consumers
+
+wheels: deps
+	@tools/wheel
+	@tools/wheel mooncake
 
 fuzz: deps
 	@tools/fuzz $(SECONDS)

@@ -38,6 +38,7 @@ struct state {
     PyTypeObject *store;
     PyTypeObject *handle;
     PyTypeObject *writer;
+    PyTypeObject *engine;
 };
 
 /* A client of the cluster, as long as anything uses it. */

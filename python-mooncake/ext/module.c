@@ -1,5 +1,5 @@
 /* The module mooncake._core. */
-#include "core.h"
+#include "engine.h"
 
 static int traverse(PyObject *module, visitproc visit, void *arg)
 {
@@ -8,6 +8,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->store);
     Py_VISIT(state->handle);
     Py_VISIT(state->writer);
+    Py_VISIT(state->engine);
     return 0;
 }
 
@@ -18,6 +19,7 @@ static int clear(PyObject *module)
     Py_CLEAR(state->store);
     Py_CLEAR(state->handle);
     Py_CLEAR(state->writer);
+    Py_CLEAR(state->engine);
     return 0;
 }
 
@@ -33,7 +35,8 @@ static int execute(PyObject *module)
 
     if (add_type(module, &state->store, store_type) < 0 ||
         add_type(module, &state->handle, handle_type) < 0 ||
-        add_type(module, &state->writer, writer_type) < 0)
+        add_type(module, &state->writer, writer_type) < 0 ||
+        add_type(module, &state->engine, engine_type) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "version", snow_version());
 }

@@ -1,0 +1,228 @@
+"""Small helpers shared by the drivers that run real consumers of `mooncake` without a GPU.
+
+stub_missing(names)   importable stand-ins for compiled GPU modules that are not installed
+Checks                one line per check: "ok NAME" or "FAIL NAME why"
+Peer / serve          a second process that answers JSON commands on its standard input
+common_args           --master, --host, --port-base, --trace and the hidden --role
+"""
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import traceback
+import types
+
+# ---- stand-ins for modules that only exist on GPU machines ---------------------------------
+
+
+class _Meta(type):
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = Anything()
+        setattr(cls, name, value)
+        return value
+
+
+class Anything(metaclass=_Meta):
+    """Answers every attribute, call and index; works as a decorator."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __call__(self, *args, **kwargs):
+        if len(args) == 1 and not kwargs and callable(args[0]):
+            return args[0]
+        return Anything()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything()
+
+    def __getitem__(self, key):
+        return Anything()
+
+    def __mro_entries__(self, bases):
+        return ()
+
+    def __or__(self, other):
+        return Anything()
+
+    __ror__ = __or__
+
+
+class _StubModule(types.ModuleType):
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        is_class = name.lstrip("_")[:1].isupper()
+        value = type(name, (Anything,), {}) if is_class else Anything()
+        setattr(self, name, value)
+        return value
+
+
+class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, versions):
+        self.versions = versions
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in self.versions:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec):
+        module = _StubModule(spec.name)
+        module.__version__ = self.versions[spec.name.split(".")[0]]
+        return module
+
+    def exec_module(self, module):
+        pass
+
+
+def stub_missing(versions):
+    """versions: {top-level module: version text}. Installed modules are left alone."""
+    missing = {n: v for n, v in versions.items() if importlib.util.find_spec(n) is None}
+    if missing:
+        sys.meta_path.append(_StubFinder(missing))
+    return sorted(missing)
+
+
+# ---- checks --------------------------------------------------------------------------------
+
+
+class Checks:
+    def __init__(self):
+        self.failed = 0
+        self.count = 0
+
+    def check(self, name, condition, why=""):
+        self.count += 1
+        if condition:
+            print(f"ok {name}", flush=True)
+        else:
+            self.failed += 1
+            print(f"FAIL {name} {str(why)[:400]}".rstrip(), flush=True)
+        return bool(condition)
+
+    def equal(self, name, got, wanted):
+        return self.check(name, got == wanted, f"got {got!r}, wanted {wanted!r}")
+
+    def run(self, name, function, *args):
+        """Runs a group of checks; an exception in it is one failed check."""
+        try:
+            return function(*args)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{os.path.basename(last.filename)}:{last.lineno}"
+            self.check(
+                name, False, f"{type(error).__name__}: {error} at {where}".replace("\n", " ")
+            )
+            if os.environ.get("CONSUMER_TRACEBACK"):
+                traceback.print_exc()
+            return None
+
+    def finish(self):
+        print(f"# {self.count} checks, {self.failed} failed", flush=True)
+        return 1 if self.failed else 0
+
+
+# ---- the second process --------------------------------------------------------------------
+
+
+class Peer:
+    """Runs the same script again with --role NAME; call(op, **args) -> answer."""
+
+    def __init__(self, script, role, arguments, env=None):
+        command = [sys.executable, script, "--role", role] + arguments
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
+
+    def call(self, op, **arguments):
+        self.process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith("@@"):
+                answer = json.loads(line[2:])
+                if "error" in answer:
+                    raise RuntimeError(f"second process, {op}: {answer['error']}")
+                return answer["value"]
+            sys.stderr.write(line)
+        raise RuntimeError(f"second process ended during {op}, code {self.process.wait()}")
+
+    def end(self, timeout=30):
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return "killed"
+
+
+def serve(handlers):
+    """Answers one JSON command per line until standard input ends."""
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = {"value": handlers[command.pop("op")](**command)}
+        except Exception as error:
+            if os.environ.get("CONSUMER_TRACEBACK"):
+                traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print("\n@@" + json.dumps(answer), flush=True)
+
+
+# ---- command line --------------------------------------------------------------------------
+
+
+def common_args(description):
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--master", required=True, help="HOST:PORT of the running master")
+    parser.add_argument("--host", default="127.0.0.1", help="address of this machine")
+    parser.add_argument(
+        "--port-base",
+        type=int,
+        default=0,
+        help="first of 100 ports to use; 0 lets every part choose its own",
+    )
+    parser.add_argument("--trace", help="append every call on `mooncake` to this file")
+    parser.add_argument("--role", default="main", help=argparse.SUPPRESS)
+    return parser
+
+
+def start(args):
+    """Applies the common options; call before the consumer is imported."""
+    if args.port_base:
+        low, high = (40, 69) if args.role == "main" else (70, 99)
+        for name in ("RPC", "PRC"):  # both spellings are read upstream
+            os.environ[f"MC_MIN_{name}_PORT"] = str(args.port_base + low)
+            os.environ[f"MC_MAX_{name}_PORT"] = str(args.port_base + high)
+    if args.trace:
+        import mooncake_trace
+
+        mooncake_trace.start(args.trace)
+
+
+def own_name(args, index):
+    """host or host:port for a store client; the second process uses other ports."""
+    if not args.port_base:
+        return args.host
+    return f"{args.host}:{args.port_base + index + (0 if args.role == 'main' else 20)}"
+
+
+def passed_on(args):
+    """The arguments a second process needs."""
+    out = ["--master", args.master, "--host", args.host, "--port-base", str(args.port_base)]
+    return out + (["--trace", args.trace] if args.trace else [])
