@@ -186,6 +186,10 @@ CALL(store_remove_all);
 CALL(store_register_buffer);
 CALL(store_unregister_buffer);
 
+/* tasks.c */
+CALL(store_task_start);
+PyObject *store_task(PyObject *self, PyObject *value);
+
 /* writer.c */
 CALL(store_writer);
 PyTypeObject *writer_type(PyObject *module);

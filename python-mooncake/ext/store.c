@@ -56,6 +56,8 @@ static PyMethodDef methods[] = {
     {"_versions", FAST(store_versions), NULL},
     {"_batch_upsert_from_multi_buffers", FAST(store_batch_upsert_from_multi_buffers), NULL},
     {"_holders", FAST(store_holders), NULL},
+    {"_task_start", FAST(store_task_start), NULL},
+    {"_task", store_task, METH_O, NULL},
     {"_writer", FAST(store_writer), NULL},
     {"_close", store_close, METH_NOARGS, NULL},
     {"health_check", store_health, METH_NOARGS,

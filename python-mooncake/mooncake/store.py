@@ -9,21 +9,24 @@ from mooncake import hostname
 from mooncake._core import BufferHandle, Store
 from mooncake.buffer_pool import BufferPool
 from mooncake.config import (Descriptor, MemoryDescriptor, ObjectDataType, ReplicaDescriptor,
-                             ReplicaStatus, ReplicateConfig, SoftPinAction)
+                             ReplicaStatus, ReplicateConfig, SoftPinAction, TaskStatus, TaskType)
 from mooncake.segments import Segments
 from mooncake.sessions import Sessions
 from mooncake.sizes import parse_size
+from mooncake.tasks import QueryTaskResponse, Tasks
 from mooncake.tensors import (ParallelAxis, ReadTarget, TensorParallelism, Tensors,
                               _deserialize_tensor, _serialize_tensor, _tensor_metadata_size)
 
 __all__ = [
     "BufferHandle", "BufferPool", "Descriptor", "MemoryDescriptor", "MooncakeDistributedStore",
-    "MooncakeHostMemAllocator", "ObjectDataType", "ParallelAxis", "ReadTarget",
+    "MooncakeHostMemAllocator", "ObjectDataType", "ParallelAxis", "QueryTaskResponse",
+    "ReadTarget", "TaskStatus", "TaskType",
     "ReplicaDescriptor", "ReplicaStatus", "ReplicateConfig", "SoftPinAction",
     "TensorParallelism", "_deserialize_tensor", "_serialize_tensor", "_tensor_metadata_size",
     "bind_to_numa_node",
 ]
-globals().update({member.name: member for member in (*ObjectDataType, *ReplicaStatus)})
+globals().update({member.name: member for member in (*ObjectDataType, *ReplicaStatus, *TaskType,
+                                                           *TaskStatus)})
 
 log = logging.getLogger("mooncake")
 
@@ -92,11 +95,12 @@ class _Setup:
             raise ValueError("local_buffer_size %d: at most 1 TiB" % self.local_size)
 
 
-class MooncakeDistributedStore(Tensors, Sessions, Segments, Store):
+class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
     """A store of the cluster. Any number of threads may use one at once."""
 
     __slots__ = ("_lock", "_hostname", "_held", "_registered", "_local_size", "_put_sessions",
-                 "_get_sessions", "_extra", "_pool", "_service", "_setup_with", "__weakref__")
+                 "_get_sessions", "_extra", "_pool", "_service", "_setup_with", "_tasks",
+                 "__weakref__")
 
     def __init__(self):
         super().__init__()
@@ -111,6 +115,7 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Store):
         self._pool = None          # memory of alloc_from_mem_pool
         self._service = None       # HTTP
         self._setup_with = None
+        self._tasks = {}           # of this store, by their ids
 
     # ---- setting up and closing ----
 

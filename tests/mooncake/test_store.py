@@ -7,7 +7,7 @@ import pytest
 from conftest import LEASE_S, MIB, Memory, make_store, wait_for
 from mooncake.async_store import MooncakeDistributedStoreAsync
 from mooncake.store import (BufferHandle, MooncakeDistributedStore, MooncakeHostMemAllocator,
-                            ObjectDataType, ReplicateConfig, SoftPinAction)
+                            ObjectDataType, ReplicateConfig, SoftPinAction, TaskStatus, TaskType)
 
 
 def plain(values):
@@ -402,6 +402,38 @@ def test_further_segments(own_master, key):
     wait_for(lambda: store.get(key) == b"")
     assert store.mount_segment("/dev/null", MIB)["ret"] < 0
     assert store.close() == 0
+
+
+def test_copies_and_moves(own_master, key):
+    first, second = (make_store(own_master, 16 * MIB) for _ in range(2))
+    names = [store.get_hostname() for store in (first, second)]
+    config = ReplicateConfig()
+    config.preferred_segment = names[0]
+    assert first.put(key, b"value", config) == 0
+
+    def end_of(started):
+        task, code = started
+        assert code == 0
+        wait_for(lambda: first.query_task(task)[0].status in (TaskStatus.SUCCESS,
+                                                              TaskStatus.FAILED))
+        return first.query_task(task)[0]
+
+    def holders():
+        return sorted(copy.get_memory_descriptor().buffer_descriptor.transport_endpoint
+                      for copy in first.get_replica_desc(key))
+
+    assert end_of(first.create_move_task(key, *names)).status == TaskStatus.SUCCESS
+    wait_for(lambda: holders() == names[1:])
+    ended = end_of(first.create_copy_task(key, names[:1]))
+    assert ended.status == TaskStatus.SUCCESS and ended.type == TaskType.REPLICA_COPY
+    wait_for(lambda: holders() == sorted(names))
+    assert end_of(first.create_copy_task(key, names)).status == TaskStatus.SUCCESS  # it has both
+    assert holders() == sorted(names) and first.get(key) == b"value"
+    assert first.create_copy_task("absent", names[:1]) == ((0, 0), -704)
+    assert first.create_copy_task(key, ["nowhere"]) == ((0, 0), -600)
+    assert first.create_move_task(key, names[0], names[0]) == ((0, 0), -600)
+    assert first.query_task((1, 2)) == (None, -1400)
+    assert second.close() == 0 and first.close() == 0
 
 
 # ---- many at once ----
