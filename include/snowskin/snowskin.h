@@ -163,6 +163,7 @@ struct snow_call {
 #define SNOW_CALL_FORCE (1u << 1)     /* remove: guarded objects too */
 #define SNOW_CALL_TOUCH (1u << 2)     /* exists: makes what was found young, counts no use */
 #define SNOW_CALL_LEASE (1u << 3)     /* exists: keeps what was found from eviction for a while */
+#define SNOW_CALL_GROUP (1u << 5)     /* remove: members with their groups */
 #define SNOW_CALL_NO_WAIT_WRITER \
     (1u << 4) /* puts: answer IN_PROGRESS instead of waiting for another writer */
 
@@ -188,6 +189,8 @@ SNOW_API enum snow_status snow_unregister(struct snow_client *client, void *at,
 
 /* ---- put ---- */
 
+struct snow_member;
+
 struct snow_put {
     struct snow_key key;
     const void *from;
@@ -203,9 +206,10 @@ struct snow_put {
     /* Hints, as in struct snow_hints. */
     uint32_t expires_after_ms; /* from this call on; 0: it does not */
     uint8_t priority;
-    uint8_t done;   /* 0 or 1 */
-    uint16_t spare; /* 0 */
-    uint64_t reserved[3];
+    uint8_t done;                     /* 0 or 1 */
+    uint16_t spare;                   /* 0 */
+    const struct snow_member *member; /* of a group (groups.h); NULL: of none */
+    uint64_t reserved[2];
     /* out */
     enum snow_status status; /* OK, EXISTS, UNCERTAIN; else why not */
     uint32_t shortfall;      /* copies fewer than asked */

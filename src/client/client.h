@@ -25,6 +25,7 @@
 #include "client/ask.h"
 #include "client/moves.h"
 #include "env/env.h"
+#include "snowskin/groups.h"
 #include "snowskin/snowskin.h"
 #include "transport/transport.h"
 
@@ -188,6 +189,10 @@ struct client_get_op {
      * where; NULL: all are copied. */
     struct transport_view *views;
 
+    /* One an item: where the objects are, known already; no other version will do.  NULL: the
+     * master is asked. */
+    const struct wire_found *given;
+
     struct client_op base;
     struct client_ask lookup;
     struct client_moves moves;
@@ -250,6 +255,63 @@ void client_hint_start(struct client *client, struct client_keys_op *op, uint32_
                        const struct snow_call *call);
 void client_keys_cancel(struct client_keys_op *op);
 
+/* Groups whole, by id. */
+void client_group_remove_start(struct client *client, struct client_keys_op *op,
+                               const struct snow_call *call);
+
+struct client_group_stat_op {
+    void (*on_done)(struct client_group_stat_op *op);
+    struct snow_group_info *items;
+    size_t count;
+
+    struct client_op base;
+    struct client_ask ask;
+    uint64_t wait_until_ns; /* for those that are being formed */
+    uint32_t open;          /* items without an answer */
+};
+
+void client_group_stat_start(struct client *client, struct client_group_stat_op *op,
+                             const struct snow_call *call);
+void client_group_stat_cancel(struct client_group_stat_op *op);
+
+struct client_match_op {
+    void (*on_done)(struct client_match_op *op);
+    struct snow_chain *chain;
+    enum snow_status status; /* out: why the chain could not be followed */
+
+    struct client_op base;
+    struct client_ask ask;
+    struct match_block *blocks; /* one a block */
+    struct snow_match_run last; /* the one that goes on */
+    uint32_t flags;             /* WIRE_LOOKUP_*, WIRE_MATCH_* */
+};
+
+void client_match_start(struct client *client, struct client_match_op *op,
+                        const struct snow_call *call);
+void client_match_cancel(struct client_match_op *op);
+
+struct client_group_get_op {
+    void (*on_done)(struct client_group_get_op *op);
+    struct snow_group_read *group;
+    struct snow_get *items;
+    size_t count;
+    struct env_worker *worker; /* who copies within the host; NULL: the loop */
+
+    struct client_op base;
+    struct client_ask ask;
+    struct client_get_op get;  /* while reading */
+    struct wire_found *founds; /* one an item, as far as they are told */
+    size_t taken;
+    uint32_t next; /* index to go on with */
+    enum snow_status status;
+    bool reading;
+    bool leased;
+};
+
+void client_group_get_start(struct client *client, struct client_group_get_op *op,
+                            const struct snow_call *call);
+void client_group_get_cancel(struct client_group_get_op *op);
+
 /* Waits for what runs on a piece of memory: operations that began before and touch it. */
 struct client_quiet_op {
     void (*on_done)(struct client_quiet_op *op);
@@ -287,7 +349,9 @@ struct client_query_op {
         const char *name;
         uint64_t value;
     } * values;
-    uint32_t count; /* of listed, nodes, tasks or values */
+    struct snow_group_listed *groups;
+    uint32_t count;               /* of listed, nodes, tasks, values or groups */
+    struct snow_group_hold *hold; /* in and out; the caller's */
 
     struct client_op base;
     struct client_ask ask;
@@ -308,6 +372,10 @@ void client_task_cancel_start(struct client *client, struct client_query_op *op,
                               const struct snow_call *call);
 void client_tasks_start(struct client *client, struct client_query_op *op,
                         const struct snow_call *call);
+void client_group_list_start(struct client *client, struct client_query_op *op,
+                             const struct snow_call *call);
+void client_group_hold_start(struct client *client, struct client_query_op *op,
+                             const struct snow_call *call);
 void client_query_cancel(struct client_query_op *op);
 /* Frees what the outputs point to; then it may be started again. */
 void client_query_end(struct client_query_op *op);

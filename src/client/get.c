@@ -417,7 +417,12 @@ static void take_found(struct client_get_op *op, uint32_t index, const struct wi
     struct get_item *get = &op->gets[index];
     uint16_t replicas;
 
-    client_ask_close(&op->lookup, index);
+    if (client_ask_is_sent(&op->lookup, index))
+        client_ask_close(&op->lookup, index);
+    if (op->given != NULL && found->gen != op->given[index].gen) {
+        finish_item(op, index, SNOW_CHANGED);
+        return;
+    }
     if (!client_places_check(found->places, found->places_count, found->size, &replicas) ||
         found->size > LIMIT_OBJECT_SIZE) {
         client_count(op->base.client, CLIENT_METRIC_bad_places, 1);
@@ -590,10 +595,17 @@ void client_get_start(struct client *client, struct client_get_op *op, const str
             continue;
         }
         op->open++;
-        client_ask_open(&op->lookup, (uint32_t)i);
+        if (op->given == NULL)
+            client_ask_open(&op->lookup, (uint32_t)i);
     }
-    if (op->open == 0)
+    for (size_t i = 0; i < op->count && op->given != NULL && status == SNOW_OK; i++) {
+        if (op->gets[i].state == GET_ASKING)
+            take_found(op, (uint32_t)i, &op->given[i]);
+    }
+    if (op->open == 0) {
         client_op_hurry(&op->base);
-    else
-        client_ask_pump(&op->lookup);
+        return;
+    }
+    client_moves_go(&op->moves);
+    client_ask_pump(&op->lookup);
 }

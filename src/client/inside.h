@@ -164,6 +164,14 @@ bool client_extra_copy(struct arena *arena, struct bytes extra, struct bytes *co
 uint64_t client_put_wait_until(struct client *client, const struct snow_call *call,
                                uint64_t deadline_ns);
 
+/* ---- group.c: what puts say of groups ---- */
+
+size_t client_member_size(const struct snow_put *item); /* bytes in a message */
+enum snow_status client_member_check(const struct snow_member *member);
+/* Groups and members of these items.  False: no memory. */
+bool client_members_build(struct wire_put_start_req *message, const struct snow_put *const *items,
+                          uint32_t count, struct arena *arena);
+
 /* ---- nodes.c ---- */
 
 /* NULL: out of memory, or too many. */

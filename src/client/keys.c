@@ -81,6 +81,18 @@ static const void *build_remove(struct client_ask *ask, const uint32_t *items, u
     return message->keys == NULL ? NULL : message;
 }
 
+static const void *build_group_remove(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                                      struct arena *arena)
+{
+    struct wire_group_remove_req *message = arena_take(arena, sizeof(*message));
+
+    if (message == NULL)
+        return NULL;
+    message->ids = build_keys(op_of(ask), items, count, arena);
+    message->ids_count = count;
+    return message->ids == NULL ? NULL : message;
+}
+
 static const void *build_pin(struct client_ask *ask, const uint32_t *items, uint32_t count,
                              struct arena *arena)
 {
@@ -143,6 +155,14 @@ static void on_removed(struct client_ask *ask, const uint32_t *items, uint32_t c
     take_answers(ask, items, count, reply->items, reply->items_count);
 }
 
+static void on_groups_removed(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                              const void *message)
+{
+    const struct wire_group_remove_rep *reply = message;
+
+    take_answers(ask, items, count, reply->items, reply->items_count);
+}
+
 static void on_pinned(struct client_ask *ask, const uint32_t *items, uint32_t count,
                       const void *message)
 {
@@ -179,6 +199,15 @@ static const struct client_ask_ops remove_ops = {
     .on_measure = measure,
     .on_build = build_remove,
     .on_reply = on_removed,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+static const struct client_ask_ops group_remove_ops = {
+    .type = WIRE_group_remove,
+    .on_measure = measure,
+    .on_build = build_group_remove,
+    .on_reply = on_groups_removed,
     .on_failed = on_failed,
     .on_event = on_event,
 };
@@ -232,7 +261,8 @@ static void start(struct client *client, struct client_keys_op *op,
 void client_remove_start(struct client *client, struct client_keys_op *op,
                          const struct snow_call *call)
 {
-    op->flags = call->flags & SNOW_CALL_FORCE ? WIRE_REMOVE_FORCE : 0;
+    op->flags = (call->flags & SNOW_CALL_FORCE ? WIRE_REMOVE_FORCE : 0) |
+                (call->flags & SNOW_CALL_GROUP ? WIRE_REMOVE_GROUP : 0);
     op->pin = SNOW_PIN_NONE;
     start(client, op, &remove_ops, call);
 }
@@ -251,4 +281,12 @@ void client_hint_start(struct client *client, struct client_keys_op *op, uint32_
     op->flags = hint_flags;
     op->pin = SNOW_PIN_NONE;
     start(client, op, &hint_ops, call);
+}
+
+void client_group_remove_start(struct client *client, struct client_keys_op *op,
+                               const struct snow_call *call)
+{
+    op->flags = 0;
+    op->pin = SNOW_PIN_NONE;
+    start(client, op, &group_remove_ops, call);
 }

@@ -208,7 +208,9 @@ void client_put_cancel(struct client_put_op *op)
 
 static size_t measure_start(struct client_ask *ask, uint32_t item)
 {
-    return wire_put_item_size_min(WIRE_VERSION) + op_of_start(ask)->items[item].key.size;
+    const struct snow_put *put = &op_of_start(ask)->items[item];
+
+    return wire_put_item_size_min(WIRE_VERSION) + put->key.size + client_member_size(put);
 }
 
 /* One position and one operation name all items of a message. */
@@ -274,9 +276,13 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
     if (message->items == NULL)
         return NULL;
     message->items_count = count;
-    for (uint32_t i = 0; i < count; i++)
-        message->items[i] = client_put_wire(op->base.client, &op->items[items[i]], op->continues);
-    return message;
+    const struct snow_put **puts = arena_array(arena, count, sizeof(struct snow_put *));
+
+    for (uint32_t i = 0; i < count && puts != NULL; i++) {
+        puts[i] = &op->items[items[i]];
+        message->items[i] = client_put_wire(op->base.client, puts[i], op->continues);
+    }
+    return puts != NULL && client_members_build(message, puts, count, arena) ? message : NULL;
 }
 
 /* Asks once more: for the same grant, or (anew) for another. */
@@ -610,7 +616,8 @@ enum snow_status client_put_check(const struct snow_put *item, struct client_buf
 
     if (client_key_check(&item->key) != SNOW_OK || CLIENT_RESERVED(item) != SNOW_OK ||
         item->replicas > LIMIT_REPLICAS || item->pin > SNOW_PIN_HARD ||
-        item->priority > SNOW_PRIORITY_MAX || item->done > 1 || item->spare != 0)
+        item->priority > SNOW_PRIORITY_MAX || item->done > 1 || item->spare != 0 ||
+        client_member_check(item->member) != SNOW_OK)
         return SNOW_INVALID;
     return status == SNOW_OK && item->size > LIMIT_OBJECT_SIZE ? SNOW_LIMIT : status;
 }

@@ -41,6 +41,7 @@ void client_query_end(struct client_query_op *op)
     op->nodes = NULL;
     op->tasks = NULL;
     op->values = NULL;
+    op->groups = NULL;
     op->count = 0;
 }
 
@@ -77,6 +78,7 @@ static void start(struct client *client, struct client_query_op *op,
     op->nodes = NULL;
     op->tasks = NULL;
     op->values = NULL;
+    op->groups = NULL;
     op->reason = "";
     op->count = 0;
     if (!valid || (op->key.at == NULL && op->key.size > 0))
@@ -156,7 +158,8 @@ void client_remove_match_start(struct client *client, struct client_query_op *op
 {
     bool valid = op->key.size <= LIMIT_PATTERN_SIZE && (unsigned)op->match <= SNOW_MATCH_REGEX;
 
-    op->flags = call->flags & SNOW_CALL_FORCE ? WIRE_REMOVE_FORCE : 0;
+    op->flags = (call->flags & SNOW_CALL_FORCE ? WIRE_REMOVE_FORCE : 0) |
+                (call->flags & SNOW_CALL_GROUP ? WIRE_REMOVE_GROUP : 0);
     op->matched = (struct snow_matched){0};
     start(client, op, &match_ops, call, valid);
 }
@@ -544,4 +547,125 @@ void client_tasks_start(struct client *client, struct client_query_op *op,
                         const struct snow_call *call)
 {
     start(client, op, &tasks_ops, call, true);
+}
+
+/* ---- groups --------------------------------------------------------------------------------- */
+
+static const void *build_groups(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                                struct arena *arena)
+{
+    struct wire_group_list_req *message = arena_take(arena, sizeof(*message));
+
+    (void)items;
+    (void)count;
+    if (message == NULL)
+        return NULL;
+    message->cursor = op_of(ask)->cursor;
+    message->limit = LIMIT_LIST_ROWS;
+    message->prefix = client_key_bytes(&op_of(ask)->key);
+    return message;
+}
+
+static void on_groups(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                      const void *message)
+{
+    struct client_query_op *op = op_of(ask);
+    const struct wire_group_list_rep *reply = message;
+
+    (void)items;
+    (void)count;
+    op->groups = arena_array(&op->base.arena, reply->items_count, sizeof(*op->groups));
+    if (op->groups == NULL) {
+        answered(ask, SNOW_NO_MEMORY);
+        return;
+    }
+    for (uint32_t i = 0; i < reply->items_count; i++) {
+        const struct wire_group_listed *row = &reply->items[i];
+        struct bytes id = copy_bytes(op, row->id);
+
+        op->groups[op->count++] = (struct snow_group_listed){.id = {.at = id.at, .size = id.size},
+                                                             .state = row->state,
+                                                             .flags = row->flags,
+                                                             .ggen = row->ggen,
+                                                             .size = row->size,
+                                                             .present = row->present,
+                                                             .depth = row->depth,
+                                                             .uses = row->uses,
+                                                             .bytes = row->bytes};
+    }
+    op->cursor = reply->cursor;
+    answered(ask, SNOW_OK);
+}
+
+static const struct client_ask_ops group_list_ops = {
+    .type = WIRE_group_list,
+    .on_measure = measure,
+    .on_build = build_groups,
+    .on_reply = on_groups,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_group_list_start(struct client *client, struct client_query_op *op,
+                             const struct snow_call *call)
+{
+    start(client, op, &group_list_ops, call, op->key.size <= LIMIT_GROUP_ID_SIZE);
+}
+
+static const void *build_hold(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                              struct arena *arena)
+{
+    const struct snow_group_hold *hold = op_of(ask)->hold;
+    struct wire_group_hold_req *message = arena_take(arena, sizeof(*message));
+
+    (void)items;
+    (void)count;
+    if (message == NULL)
+        return NULL;
+    message->what = (uint8_t)(hold->hold == 0     ? WIRE_GROUP_HOLD_NEW
+                              : hold->for_ms == 0 ? WIRE_GROUP_HOLD_LEAVE
+                                                  : WIRE_GROUP_HOLD_JOIN);
+    message->hold = hold->hold;
+    message->for_ms = hold->for_ms;
+    if (hold->hold == 0)
+        message->id = client_key_bytes(&hold->id);
+    return message;
+}
+
+static void on_held(struct client_ask *ask, const uint32_t *items, uint32_t count,
+                    const void *message)
+{
+    struct snow_group_hold *hold = op_of(ask)->hold;
+    const struct wire_group_hold_rep *reply = message;
+
+    (void)items;
+    (void)count;
+    if (reply->status == SNOW_OK && reply->hold != 0) {
+        hold->hold = reply->hold;
+        hold->ggen = reply->ggen;
+        hold->version = reply->version;
+        hold->left_ms = reply->left_ms;
+    }
+    answered(ask, status_is_known(reply->status) ? (enum snow_status)reply->status : SNOW_INVALID);
+}
+
+static const struct client_ask_ops group_hold_ops = {
+    .type = WIRE_group_hold,
+    .on_measure = measure,
+    .on_build = build_hold,
+    .on_reply = on_held,
+    .on_failed = on_failed,
+    .on_event = on_event,
+};
+
+void client_group_hold_start(struct client *client, struct client_query_op *op,
+                             const struct snow_call *call)
+{
+    const struct snow_group_hold *hold = op->hold;
+
+    op->key = hold->id;
+    start(client, op, &group_hold_ops, call,
+          CLIENT_RESERVED(hold) == SNOW_OK && hold->spare == 0 &&
+              (hold->hold != 0 || (hold->id.size >= 1 && hold->id.size <= LIMIT_GROUP_ID_SIZE &&
+                                   hold->id.at != NULL && hold->for_ms > 0)));
 }

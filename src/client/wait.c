@@ -413,7 +413,7 @@ enum snow_status snow_remove(struct snow_client *client, struct snow_item *items
 {
     struct keys_call keys = {.op = {.on_done = on_keys, .items = items, .count = count}};
 
-    return run_keys(client, &keys, call, SNOW_CALL_FORCE, start_remove);
+    return run_keys(client, &keys, call, SNOW_CALL_FORCE | SNOW_CALL_GROUP, start_remove);
 }
 
 enum snow_status snow_pin(struct snow_client *client, struct snow_item *items, size_t count,
@@ -502,7 +502,7 @@ enum snow_status snow_remove_match(struct snow_client *client, enum snow_match m
 {
     struct query_call query = {.op = {.key = pattern, .match = match},
                                .begin = client_remove_match_start};
-    enum snow_status status = run_query(client, &query, call, SNOW_CALL_FORCE);
+    enum snow_status status = run_query(client, &query, call, SNOW_CALL_FORCE | SNOW_CALL_GROUP);
 
     if (matched != NULL)
         *matched = query.op.matched;

@@ -255,7 +255,9 @@ void client_writer_renew_start(struct client *client, struct client_writer_op *o
 static size_t measure_start(struct client_ask *ask, uint32_t item)
 {
     (void)item;
-    return wire_put_item_size_min(WIRE_VERSION) + op_of(ask)->item->key.size;
+    const struct snow_put *put = op_of(ask)->item;
+
+    return wire_put_item_size_min(WIRE_VERSION) + put->key.size + client_member_size(put);
 }
 
 static const void *build_start(struct client_ask *ask, const uint32_t *items, uint32_t count,
@@ -280,7 +282,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
         return NULL;
     message->items_count = 1;
     message->items[0] = client_put_wire(op->base.client, op->item, op->continues);
-    return message;
+    return client_members_build(message, &op->item, 1, arena) ? message : NULL;
 }
 
 /* NULL: out of memory. */

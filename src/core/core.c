@@ -209,8 +209,6 @@ static request_handler handler_of(uint16_t type)
         return core_match;
     case WIRE_group_remove:
         return core_group_remove;
-    case WIRE_group_broken:
-        return core_group_broken;
     default:
         return NULL;
     }
@@ -237,6 +235,8 @@ static void session_message(struct core *core, const struct core_input *input)
         handler(core, input, session);
     } else if (input->type == WIRE_lease_return) {
         core_lease_return(core, input->message, session);
+    } else if (input->type == WIRE_group_broken) {
+        core_group_broken(core, input->message, session);
     } else if (input->type == WIRE_report_peer) {
         core_node_report(core, input->message, input->from);
     } else if (input->type == WIRE_list) {

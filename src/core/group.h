@@ -125,7 +125,8 @@ void core_groups_recover_step(struct core *core);
 void core_group_stat(struct core *core, const struct core_input *input, uint32_t session);
 void core_group_get(struct core *core, const struct core_input *input, uint32_t session);
 void core_group_remove(struct core *core, const struct core_input *input, uint32_t session);
-void core_group_broken(struct core *core, const struct core_input *input, uint32_t session);
+void core_group_broken(struct core *core, const struct wire_group_broken_msg *message,
+                       uint32_t session);
 void core_group_list(struct core *core, const struct core_input *input);
 /* A group that somebody waits for has come to something. */
 void core_group_waits_look(struct core *core, struct bytes id);

@@ -396,31 +396,25 @@ void core_group_remove(struct core *core, const struct core_input *input, uint32
 /* ---- group_broken ---- */
 
 /* What two sessions could not read is not there. */
-void core_group_broken(struct core *core, const struct core_input *input, uint32_t session)
+void core_group_broken(struct core *core, const struct wire_group_broken_msg *message,
+                       uint32_t session)
 {
-    const struct wire_group_broken_req *message = input->message;
-    struct wire_group_broken_rep *reply = core_out(core, 1, sizeof(*reply));
     struct key_hash id = core_key_hash(message->id);
     uint32_t record = core_group_find(core, &id);
     struct group *group = record == 0 ? NULL : core_group_at(core, record);
     uint32_t number = group == NULL ? 0 : core_group_member(group, message->index);
+    uint64_t reporter = core->sessions[session]->id;
 
-    if (group != NULL && group->ggen == message->ggen && number != 0 &&
-        core_object(core, number)->state == OBJECT_READABLE) {
-        uint64_t reporter = core->sessions[session]->id;
-
-        if (core->broken_gen == core_object(core, number)->gen &&
-            core->broken_reporter != reporter) {
-            core_count(core, CORE_METRIC_groups_broken, 1);
-            core_close(core, number, CLOSE_STRAY);
-            group = core_group_find(core, &id) == record ? core_group_at(core, record) : NULL;
-        } else {
-            core->broken_gen = core_object(core, number)->gen;
-            core->broken_reporter = reporter;
-        }
+    if (group == NULL || group->ggen != message->ggen || number == 0 ||
+        core_object(core, number)->state != OBJECT_READABLE)
+        return;
+    if (core->broken_gen == core_object(core, number)->gen && core->broken_reporter != reporter) {
+        core_count(core, CORE_METRIC_groups_broken, 1);
+        core_close(core, number, CLOSE_STRAY);
+        return;
     }
-    reply->state = group == NULL ? WIRE_GROUP_NONE : group->state;
-    core_reply(core, input->token, WIRE_group_broken, reply);
+    core->broken_gen = core_object(core, number)->gen;
+    core->broken_reporter = reporter;
 }
 
 /* ---- group_list ---- */

@@ -308,13 +308,14 @@ static enum snow_status choose_index(struct core *core, struct group *group, uin
 }
 
 /* A replace that says nothing of a group stays in that of the value. */
-static enum snow_status inherit(struct core *core, uint32_t old, struct membership *membership)
+static enum snow_status inherit(struct core *core, const struct wire_put_item *item, uint32_t old,
+                                struct membership *membership)
 {
     const struct group *group = old == 0 ? NULL : core_group_of(core, core_object(core, old));
 
     if (group == NULL)
         return SNOW_OK;
-    if (group->flags & WIRE_GROUP_ATOMIC) {
+    if ((group->flags & WIRE_GROUP_ATOMIC) && (item->flags & WIRE_PUT_REPLACE)) {
         membership->reason = "members of an atomic group are not replaced one by one";
         return SNOW_INVALID;
     }
@@ -323,8 +324,19 @@ static enum snow_status inherit(struct core *core, uint32_t old, struct membersh
     return SNOW_OK;
 }
 
+/* The index is held by a version of the same key of which not all parts are in. */
+static bool is_still_learned(const struct core *core, const struct group *group, uint32_t index,
+                             struct bytes key)
+{
+    uint32_t number = core_group_member(group, index);
+
+    return number != 0 && core_object(core, number)->state == OBJECT_RECOVERING &&
+           bytes_equal(core_object_key(core, number), key);
+}
+
 static enum snow_status join_there(struct core *core, const struct wire_put_group *said,
-                                   uint32_t wanted, uint32_t old, struct membership *membership)
+                                   const struct wire_put_item *item, uint32_t wanted, uint32_t old,
+                                   struct membership *membership)
 {
     struct group *group = core_group_at(core, membership->record);
     enum snow_status status;
@@ -337,13 +349,15 @@ static enum snow_status join_there(struct core *core, const struct wire_put_grou
         membership->reason = "the group exists with other flags";
         return SNOW_INVALID;
     }
-    if ((group->flags & WIRE_GROUP_ATOMIC) && old != 0) {
+    if ((group->flags & WIRE_GROUP_ATOMIC) && old != 0 && (item->flags & WIRE_PUT_REPLACE)) {
         membership->reason = "members of an atomic group are not replaced one by one";
         return SNOW_INVALID;
     }
     status = choose_index(core, group, wanted, old, &membership->index);
     if (status == SNOW_INVALID)
         membership->reason = "no such index in a group of that size";
+    if (status == SNOW_GROUP_INDEX_CONFLICT && is_still_learned(core, group, wanted, item->key))
+        return SNOW_UNKNOWN;
     return status;
 }
 
@@ -357,7 +371,7 @@ enum snow_status core_group_admit(struct core *core, const struct request *reque
 
     *membership = (struct membership){.record = 0};
     if (member == NULL)
-        return inherit(core, old, membership);
+        return inherit(core, &put->items[item], old, membership);
     const struct wire_put_group *said = &put->groups[member->group];
     struct key_hash id = core_key_hash(said->id);
 
@@ -371,7 +385,7 @@ enum snow_status core_group_admit(struct core *core, const struct request *reque
         status = begin_group(core, put, item, said, membership);
         membership->index = member->index == WIRE_GROUP_INDEX_ANY ? 0 : member->index;
     } else {
-        status = join_there(core, said, member->index, old, membership);
+        status = join_there(core, said, &put->items[item], member->index, old, membership);
     }
     if (status == SNOW_OK) {
         if (said->parent.size > 0)

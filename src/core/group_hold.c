@@ -79,8 +79,6 @@ void core_group_holds_end(struct core *core, uint32_t record)
 {
     const struct group *group = core_group_at(core, record);
 
-    if (FAULT(core->faults, hold_late))
-        return;
     for (uint32_t number = 1; number < core->group_hold_pool.fresh && group->holds > 0; number++) {
         struct group_hold *hold = pool_at(&core->group_hold_pool, number);
 

@@ -289,8 +289,9 @@ bool core_victim_before(struct core *core, uint32_t a, uint32_t b)
 
 void core_victim_evict(struct core *core, uint32_t number)
 {
-    if (!FAULT(core->faults, member_alone))
-        number = core_unit_of(core, number);
+    number = core_unit_of(core, number);
+    if (FAULT(core->faults, member_alone) && core_object(core, number)->state == OBJECT_GROUP)
+        number = core_group_first_member(core, number);
     if (core->policy->evicted != NULL)
         core->policy->evicted(core, number);
     core->trial.evicted++;

@@ -589,8 +589,7 @@ static bool group_is_closing(const struct core *core, uint32_t number)
 {
     uint32_t group = core_write_of(core, number)->group;
 
-    return group != 0 && core_group_at(core, group)->state == WIRE_GROUP_CLOSING &&
-           !FAULT(core->faults, late_member);
+    return group != 0 && core_group_at(core, group)->state == WIRE_GROUP_CLOSING;
 }
 
 static enum snow_status fail_late(struct core *core, uint32_t number)

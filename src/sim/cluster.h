@@ -99,6 +99,7 @@ bool actor_is_idle(const struct actor *actor);
 struct world_host *actor_host(struct actor *actor);
 
 struct operator;
+#define CLUSTER_GROUPS 16u /* that ranks work on */
 
 struct cluster {
     struct world *world;
@@ -120,6 +121,9 @@ struct cluster {
     uint64_t hits;
     uint64_t removes;
     uint64_t put_failures;
+    uint64_t group_reads;                      /* groups that were read whole */
+    uint64_t group_holds[CLUSTER_GROUPS];      /* that a rank told the others; 0: none */
+    uint64_t group_removed_ns[CLUSTER_GROUPS]; /* a rank may have removed it until then */
     struct probes probes;
 };
 

@@ -20,6 +20,11 @@ struct attempt {
     bool seen;   /* a get has returned it */
 };
 
+#define KEY_BITS 9u
+#define KEY_NUMBERS (1u << KEY_BITS)
+
+_Static_assert(HISTORY_KEYS + HISTORY_GROUP_KEYS <= KEY_NUMBERS, "an attempt tells its key");
+
 struct key_history {
     struct attempt *attempts;
     uint32_t count;
@@ -29,8 +34,8 @@ struct key_history {
 };
 
 struct history {
-    struct key_history keys[HISTORY_KEYS];
-    uint64_t next; /* number of the next attempt: key in the low byte */
+    struct key_history keys[HISTORY_KEYS + HISTORY_GROUP_KEYS];
+    uint64_t next; /* number of the next attempt: key in the low bits */
 };
 
 struct history *history_create(void)
@@ -40,7 +45,7 @@ struct history *history_create(void)
 
 void history_destroy(struct history *history)
 {
-    for (uint32_t i = 0; i < HISTORY_KEYS; i++)
+    for (uint32_t i = 0; i < HISTORY_KEYS + HISTORY_GROUP_KEYS; i++)
         free(history->keys[i].attempts);
     free(history);
 }
@@ -55,7 +60,7 @@ uint64_t history_put_begin(struct history *history, uint32_t key, uint64_t size,
                            uint64_t now_ns)
 {
     struct key_history *of_key = &history->keys[key];
-    uint64_t number = ++history->next << 8 | key;
+    uint64_t number = ++history->next << KEY_BITS | key;
 
     if (of_key->count == of_key->room) {
         of_key->room = of_key->room == 0 ? 16 : of_key->room * 2;
@@ -123,7 +128,7 @@ static void rule_out(struct key_history *of_key, uint64_t began_ns, uint64_t now
 const char *history_put_end(struct history *history, uint64_t number, enum history_end end,
                             uint64_t expires_ns, uint64_t now_ns)
 {
-    struct key_history *of_key = &history->keys[number & 0xff];
+    struct key_history *of_key = &history->keys[number & (KEY_NUMBERS - 1)];
     struct attempt *attempt = NULL;
 
     for (uint32_t i = of_key->count; i-- > 0 && attempt == NULL;) {

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #define HISTORY_KEYS 256u
+#define HISTORY_GROUP_KEYS 64u /* behind them: members of groups */
 
 struct history;
 

@@ -1,0 +1,381 @@
+/* Ranks: members of a few groups, put in pieces by several clients, read whole.
+ *
+ *   IDLE ─alarm─► putting some members │ reading all of them │ asking │ removing │ holding ─► IDLE
+ * Checks.
+ *   bytes    a member that is read has the bytes of an attempt of its key (history.h).
+ *   groups   a read that is answered OK has every member.  Where nothing fails, no group that was
+ *            whole loses a member but by a rank's remove; and a group that this rank holds is there
+ *            until its hold ends.
+ * Threads.  One. */
+#include "sim/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMBERS 4u
+#define DEADLINE_MS 6000u
+#define HOLD_MS 2000u
+#define REST_NS_MAX (300 * NS_PER_MS)
+
+_Static_assert(CLUSTER_GROUPS *MEMBERS == HISTORY_GROUP_KEYS, "each member is a key");
+
+enum rank_state { RANK_IDLE, RANK_PUT, RANK_READ, RANK_STAT, RANK_REMOVE, RANK_HOLD };
+
+struct rank {
+    struct cluster *cluster;
+    struct client *client; /* NULL: down */
+    const bool *paused;    /* its process */
+    struct rng rng;
+    struct world_alarm alarm; /* the next operation */
+    enum rank_state state;
+    uint64_t began_ns;
+    uint32_t group;
+    uint32_t count;            /* of members in a put */
+    uint32_t indexes[MEMBERS]; /* of these */
+    uint64_t attempts[MEMBERS];
+    char id[24];
+    char names[MEMBERS][24];
+    uint8_t *bytes[MEMBERS];
+    struct snow_member members[MEMBERS];
+    struct snow_put puts[MEMBERS];
+    struct snow_get gets[MEMBERS];
+    struct snow_group_info info;
+    struct snow_group_read read;
+    struct snow_group_hold hold; /* hold.hold: this rank's mark */
+    uint64_t held_until_ns;
+    uint32_t held_group;
+    struct snow_item item;
+    struct client_put_op put_op;
+    struct client_group_get_op get_op;
+    struct client_group_stat_op stat_op;
+    struct client_keys_op remove_op;
+    struct client_query_op hold_op;
+};
+
+static uint64_t now_of(const struct rank *rank)
+{
+    return world_now_ns(rank->cluster->world);
+}
+
+static void rest(struct rank *rank)
+{
+    uint64_t rest_ns = rng_below(&rank->rng, rank->cluster->stopping ? NS_PER_MS : REST_NS_MAX);
+
+    if (rank->cluster->plan.duration_ns > 60 * NS_PER_S)
+        rest_ns *= 8;
+    rank->state = RANK_IDLE;
+    world_alarm_arm(rank->cluster->world, &rank->alarm, now_of(rank) + rest_ns);
+}
+
+static uint32_t key_of(const struct rank *rank, uint32_t index)
+{
+    return HISTORY_KEYS + rank->group * MEMBERS + index;
+}
+
+/* ---- putting -------------------------------------------------------------------------------- */
+
+static enum history_end end_of(enum snow_status status)
+{
+    switch (status) {
+    case SNOW_OK:
+        return HISTORY_STORED;
+    case SNOW_UNCERTAIN:
+        return HISTORY_STORED_UNCERTAIN;
+    case SNOW_INVALID:
+    case SNOW_LIMIT:
+        return HISTORY_NOT_STORED;
+    default:
+        return HISTORY_UNKNOWN;
+    }
+}
+
+static void on_put(struct client_put_op *op)
+{
+    struct rank *rank = list_entry(op, struct rank, put_op);
+    struct cluster *cluster = rank->cluster;
+
+    for (uint32_t i = 0; i < rank->count; i++) {
+        enum snow_status status = rank->puts[i].status;
+        const char *wrong =
+            history_put_end(cluster->history, rank->attempts[i], end_of(status), now_of(rank));
+
+        if (wrong != NULL)
+            cluster_find(cluster, "%s", wrong);
+        if (status == SNOW_INVALID || status == SNOW_GROUP_SIZE_MISMATCH ||
+            status == SNOW_GROUP_INDEX_CONFLICT)
+            cluster_find(cluster, "groups: a put of a member is refused: %s, %s",
+                         snow_status_name(status), op->reason);
+        world_note(cluster->world, &status, sizeof(status));
+    }
+    rest(rank);
+}
+
+/* Some members, in any order; each group has one size and one set of flags. */
+static void start_put(struct rank *rank)
+{
+    struct cluster *cluster = rank->cluster;
+    struct snow_call call = {.deadline_ms = DEADLINE_MS};
+    uint32_t first = (uint32_t)rng_below(&rank->rng, MEMBERS);
+
+    rank->state = RANK_PUT;
+    rank->count = (uint32_t)rng_between(&rank->rng, 1, MEMBERS);
+    for (uint32_t i = 0; i < rank->count; i++) {
+        uint32_t index = (first + i) % MEMBERS;
+        uint64_t size = rng_between(&rank->rng, 1, cluster->plan.object_max / 2 + 1);
+        bool atomic = rank->group % 4 == 3;
+
+        snprintf(rank->names[i], sizeof(rank->names[i]), "rank-%u.%u", rank->group, index);
+        rank->attempts[i] =
+            history_put_begin(cluster->history, key_of(rank, index), size, false, now_of(rank));
+        history_fill(rank->attempts[i], rank->bytes[i], size);
+        rank->members[i] = (struct snow_member){.group = {.at = rank->id, .size = strlen(rank->id)},
+                                                .size = MEMBERS,
+                                                .index = index,
+                                                .flags = atomic ? SNOW_GROUP_ATOMIC : 0};
+        rank->puts[i] =
+            (struct snow_put){.key = {.at = rank->names[i], .size = strlen(rank->names[i])},
+                              .from = rank->bytes[i],
+                              .size = size,
+                              .depth = rank->group,
+                              .replicas =
+                                  (uint8_t)(cluster->plan.copies > 0 ? cluster->plan.copies : 1),
+                              .member = &rank->members[i]};
+    }
+    rank->put_op =
+        (struct client_put_op){.on_done = on_put, .items = rank->puts, .count = rank->count};
+    client_put_start(rank->client, &rank->put_op, &call);
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+/* Nothing fails in this plan, and this rank's hold still stands. */
+static bool is_held(const struct rank *rank)
+{
+    return rank->cluster->plan.must_make_room && rank->hold.hold != 0 &&
+           rank->held_group == rank->group && now_of(rank) < rank->held_until_ns &&
+           rank->cluster->group_removed_ns[rank->group] + HOLD_MS * NS_PER_MS < rank->began_ns;
+}
+
+static void on_read(struct client_group_get_op *op)
+{
+    struct rank *rank = list_entry(op, struct rank, get_op);
+    struct cluster *cluster = rank->cluster;
+    enum snow_status status = rank->read.status;
+
+    world_note(cluster->world, &status, sizeof(status));
+    if ((status == SNOW_NOT_FOUND || status == SNOW_GONE) && is_held(rank))
+        cluster_find(cluster, "groups: what this rank holds is gone: %s", snow_status_name(status));
+    for (uint32_t i = 0; i < MEMBERS && status == SNOW_OK; i++) {
+        const char *wrong;
+
+        if (rank->gets[i].status != SNOW_OK)
+            cluster_find(cluster, "groups: a group is read whole without member %u: %s", i,
+                         snow_status_name(rank->gets[i].status));
+        wrong = history_got(cluster->history, key_of(rank, i), rank->began_ns, rank->gets[i].to,
+                            rank->gets[i].size);
+        if (wrong != NULL)
+            cluster_find(cluster, "%s", wrong);
+        cluster->group_reads += i == 0;
+    }
+    rest(rank);
+}
+
+static void start_read(struct rank *rank)
+{
+    struct snow_call call = {.deadline_ms = DEADLINE_MS};
+    bool under_hold = rank->hold.hold != 0 && rank->held_group == rank->group;
+
+    rank->state = RANK_READ;
+    rank->read = (struct snow_group_read){.id = {.at = rank->id, .size = strlen(rank->id)},
+                                          .hold = under_hold ? rank->hold.hold : 0};
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        rank->gets[i] =
+            (struct snow_get){.to = rank->bytes[i], .room = (size_t)rank->cluster->plan.object_max};
+    rank->get_op = (struct client_group_get_op){
+        .on_done = on_read, .group = &rank->read, .items = rank->gets, .count = MEMBERS};
+    client_group_get_start(rank->client, &rank->get_op, &call);
+}
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+static void on_stat(struct client_group_stat_op *op)
+{
+    struct rank *rank = list_entry(op, struct rank, stat_op);
+    struct cluster *cluster = rank->cluster;
+    const struct snow_group_info *info = &rank->info;
+
+    world_note(cluster->world, &info->status, sizeof(info->status));
+    if (info->status == SNOW_OK) {
+        world_note(cluster->world, &info->state, sizeof(info->state));
+        if (info->state != SNOW_GROUP_RECOVERING &&
+            (info->state == SNOW_GROUP_COMPLETE) != (info->present == MEMBERS))
+            cluster_find(cluster, "groups: it is %s with %u members of %u",
+                         snow_group_state_name(info->state), info->present, MEMBERS);
+        if (info->state == SNOW_GROUP_DEGRADED && cluster->plan.must_make_room)
+            cluster_find(cluster, "groups: a member was lost, its group was not");
+        if (((info->flags & SNOW_GROUP_ATOMIC) != 0) != (rank->group % 4 == 3))
+            cluster_find(cluster, "groups: a group has not the flags that it was put with");
+    }
+    rest(rank);
+}
+
+static void start_stat(struct rank *rank)
+{
+    struct snow_call call = {.deadline_ms = DEADLINE_MS,
+                             .wait_ms = (uint32_t)rng_below(&rank->rng, 2) * 500};
+
+    rank->state = RANK_STAT;
+    rank->info = (struct snow_group_info){.id = {.at = rank->id, .size = strlen(rank->id)}};
+    rank->stat_op =
+        (struct client_group_stat_op){.on_done = on_stat, .items = &rank->info, .count = 1};
+    client_group_stat_start(rank->client, &rank->stat_op, &call);
+}
+
+/* ---- removing ------------------------------------------------------------------------------- */
+
+static void on_removed(struct client_keys_op *op)
+{
+    struct rank *rank = list_entry(op, struct rank, remove_op);
+
+    /* A member that was stored without its group stays: nothing is ruled out. */
+    world_note(rank->cluster->world, &rank->item.status, sizeof(rank->item.status));
+    rank->cluster->group_removed_ns[rank->group] = now_of(rank);
+    rest(rank);
+}
+
+static void start_remove(struct rank *rank)
+{
+    struct snow_call call = {.deadline_ms = DEADLINE_MS};
+
+    rank->state = RANK_REMOVE;
+    rank->cluster->group_removed_ns[rank->group] = now_of(rank) + DEADLINE_MS * NS_PER_MS;
+    rank->item = (struct snow_item){.key = {.at = rank->id, .size = strlen(rank->id)}};
+    rank->remove_op =
+        (struct client_keys_op){.on_done = on_removed, .items = &rank->item, .count = 1};
+    client_group_remove_start(rank->client, &rank->remove_op, &call);
+}
+
+/* ---- holding -------------------------------------------------------------------------------- */
+
+static void on_held(struct client_query_op *op)
+{
+    struct rank *rank = list_entry(op, struct rank, hold_op);
+    uint64_t *shared = &rank->cluster->group_holds[rank->group];
+    enum snow_status status = op->status;
+
+    world_note(rank->cluster->world, &status, sizeof(status));
+    if (status != SNOW_OK || rank->hold.for_ms == 0) {
+        if (*shared == rank->hold.hold)
+            *shared = 0;
+        rank->hold.hold = 0;
+    } else {
+        *shared = rank->hold.hold; /* others may join it */
+        rank->held_group = rank->group;
+        rank->held_until_ns = rank->began_ns + HOLD_MS * NS_PER_MS;
+    }
+    client_query_end(op);
+    rest(rank);
+}
+
+/* A new one, or another rank's; the one that it has is left. */
+static void start_hold(struct rank *rank)
+{
+    struct snow_call call = {.deadline_ms = DEADLINE_MS};
+
+    rank->state = RANK_HOLD;
+    if (rank->hold.hold != 0) {
+        rank->hold.for_ms = 0;
+    } else {
+        rank->hold = (struct snow_group_hold){.id = {.at = rank->id, .size = strlen(rank->id)},
+                                              .hold = rng_chance(&rank->rng, 2, 3)
+                                                          ? rank->cluster->group_holds[rank->group]
+                                                          : 0,
+                                              .for_ms = HOLD_MS};
+    }
+    rank->hold_op = (struct client_query_op){.on_done = on_held, .hold = &rank->hold};
+    client_group_hold_start(rank->client, &rank->hold_op, &call);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static void on_alarm(struct world_alarm *alarm)
+{
+    struct rank *rank = list_entry(alarm, struct rank, alarm);
+    uint64_t draw = rng_below(&rank->rng, 100);
+
+    if (rank->client == NULL || rank->state != RANK_IDLE || rank->cluster->stopping)
+        return;
+    if (*rank->paused) {
+        rest(rank);
+        return;
+    }
+    rank->group = (uint32_t)rng_below(&rank->rng, CLUSTER_GROUPS);
+    rank->began_ns = now_of(rank);
+    if (rank->hold.hold != 0 && rng_chance(&rank->rng, 1, 2))
+        rank->group = rank->held_group;
+    snprintf(rank->id, sizeof(rank->id), "group-%u", rank->group);
+    if (draw < 55)
+        start_put(rank);
+    else if (draw < 75)
+        start_read(rank);
+    else if (draw < 85)
+        start_stat(rank);
+    else if (draw < 97)
+        start_hold(rank);
+    else
+        start_remove(rank);
+}
+
+bool rank_is_idle(const struct rank *rank)
+{
+    return rank->state == RANK_IDLE;
+}
+
+void rank_start(struct rank *rank, struct client *client)
+{
+    rank->client = client;
+    rank->hold.hold = 0;
+    rest(rank);
+}
+
+void rank_crash(struct rank *rank)
+{
+    world_alarm_cancel(&rank->alarm);
+    if (rank->state == RANK_PUT)
+        client_put_cancel(&rank->put_op);
+    else if (rank->state == RANK_READ)
+        client_group_get_cancel(&rank->get_op);
+    else if (rank->state == RANK_STAT)
+        client_group_stat_cancel(&rank->stat_op);
+    else if (rank->state == RANK_REMOVE)
+        client_keys_cancel(&rank->remove_op);
+    else if (rank->state == RANK_HOLD)
+        client_query_cancel(&rank->hold_op);
+    rank->client = NULL;
+    rank->state = RANK_IDLE;
+}
+
+struct rank *rank_create(struct cluster *cluster, uint32_t index, const bool *paused)
+{
+    struct rank *rank = calloc(1, sizeof(*rank));
+
+    ASSERT(rank != NULL);
+    rank->cluster = cluster;
+    rank->paused = paused;
+    rng_init(&rank->rng, rng_next(&cluster->rng) + index);
+    rank->alarm.on_event = on_alarm;
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        rank->bytes[i] = malloc(cluster->plan.object_max + 64);
+        ASSERT(rank->bytes[i] != NULL);
+    }
+    return rank;
+}
+
+void rank_destroy(struct rank *rank)
+{
+    world_alarm_cancel(&rank->alarm);
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        free(rank->bytes[i]);
+    free(rank);
+}

@@ -1,0 +1,301 @@
+/* Groups by the library, against a real master and real nodes. */
+#include "cluster.h"
+#include "snowskin/groups.h"
+
+#define SIZE 8u
+#define PIECE 5000u
+
+static int setup(void **state)
+{
+    *state = open_cluster(2, 64 * MIB);
+    return 0;
+}
+
+static int setup_tcp(void **state)
+{
+    *state = open_cluster_by(SNOW_TRANSPORT_TCP, 2, 64 * MIB);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    close_cluster(*state);
+    return 0;
+}
+
+/* Members of a group, put in one call: those of [from, to). */
+static void put_members(struct snow_client *client, const char *group, uint32_t from, uint32_t to,
+                        uint32_t flags, bool replace)
+{
+    static uint8_t bytes[SIZE][PIECE];
+    static char keys[SIZE][300];
+    struct snow_member members[SIZE];
+    struct snow_put puts[SIZE];
+    uint32_t count = to - from;
+
+    for (uint32_t i = 0; i < count; i++) {
+        fill(bytes[i], PIECE, from + i + (replace ? 100 : 0));
+        snprintf(keys[i], sizeof(keys[i]), "%s.%u", group, from + i);
+        members[i] = (struct snow_member){
+            .group = key_of(group), .size = SIZE, .index = from + i, .flags = flags};
+        puts[i] = (struct snow_put){.key = key_of(keys[i]),
+                                    .from = bytes[i],
+                                    .size = PIECE,
+                                    .depth = SNOW_DEPTH_UNKNOWN,
+                                    .replace = replace,
+                                    .member = &members[i]};
+    }
+    assert_int_equal(snow_put(client, puts, count, NULL), SNOW_OK);
+}
+
+static struct snow_group_info stat_of(struct snow_client *client, const char *group)
+{
+    struct snow_group_info info = {.id = key_of(group)};
+
+    (void)snow_group_stat(client, &info, 1, NULL);
+    return info;
+}
+
+static enum snow_status read_all(struct snow_client *client, const char *group, uint64_t hold,
+                                 uint64_t seed)
+{
+    static uint8_t got[SIZE][PIECE];
+    static uint8_t wanted[PIECE];
+    struct snow_group_read read = {.id = key_of(group), .hold = hold};
+    struct snow_get items[SIZE] = {0};
+
+    for (uint32_t i = 0; i < SIZE; i++) {
+        items[i].to = got[i];
+        items[i].room = PIECE;
+    }
+    enum snow_status status = snow_group_get(client, &read, items, SIZE, NULL);
+
+    assert_int_equal(read.status, status);
+    for (uint32_t i = 0; i < SIZE && status == SNOW_OK; i++) {
+        fill(wanted, PIECE, i + seed);
+        assert_int_equal(items[i].status, SNOW_OK);
+        assert_int_equal(items[i].size, PIECE);
+        assert_memory_equal(got[i], wanted, PIECE);
+    }
+    return status;
+}
+
+static void whole(void **state)
+{
+    struct snow_client *client = ((struct cluster *)*state)->client;
+
+    put_members(client, "g", 0, 3, 0, false);
+    assert_int_equal(stat_of(client, "g").state, SNOW_GROUP_FORMING);
+    assert_int_equal(stat_of(client, "g").missing_count, SIZE - 3);
+    assert_int_equal(read_all(client, "g", 0, 0), SNOW_NOT_READY);
+    put_members(client, "g", 3, SIZE, 0, false);
+    struct snow_group_info info = stat_of(client, "g");
+
+    assert_int_equal(info.state, SNOW_GROUP_COMPLETE);
+    assert_string_equal(snow_group_state_name(info.state), "complete");
+    assert_int_equal(info.present, SIZE);
+    assert_int_equal(read_all(client, "g", 0, 0), SNOW_OK);
+    /* A single member is read as ever; some members are, too. */
+    uint32_t indexes[] = {2, 5};
+    struct snow_group_read read = {.id = key_of("g"), .indexes = indexes};
+    struct snow_get items[2] = {0};
+    struct snow_get one = {.key = key_of("g.5")};
+
+    assert_int_equal(snow_group_get(client, &read, items, 2, NULL), SNOW_OK);
+    assert_int_equal(snow_get(client, &one, 1, NULL), SNOW_OK);
+    assert_memory_equal(items[1].to, one.to, PIECE);
+    snow_free(items[0].to);
+    snow_free(items[1].to);
+    snow_free(one.to);
+    assert_int_equal(stat_of(client, "none").status, SNOW_NOT_FOUND);
+}
+
+static void long_names(void **state)
+{
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    char id[257];
+
+    memset(id, 'i', 256);
+    id[256] = 0;
+    put_members(client, id, 0, SIZE, 0, false);
+    assert_int_equal(read_all(client, id, 0, 0), SNOW_OK);
+}
+
+static void broken_and_healed(void **state)
+{
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    struct snow_item item = {.key = key_of("g.4")};
+
+    put_members(client, "g", 0, SIZE, 0, false);
+    assert_int_equal(snow_remove(client, &item, 1, NULL), SNOW_OK);
+    struct snow_group_info info = stat_of(client, "g");
+
+    assert_int_equal(info.state, SNOW_GROUP_DEGRADED);
+    assert_int_equal(info.missing_count, 1);
+    assert_int_equal(info.missing[0], 4);
+    assert_int_equal(read_all(client, "g", 0, 0), SNOW_GROUP_BROKEN);
+    put_members(client, "g", 4, 5, 0, false);
+    assert_int_equal(read_all(client, "g", 0, 0), SNOW_OK);
+    /* The whole, by a member. */
+    struct snow_call with_group = {.flags = SNOW_CALL_GROUP};
+
+    assert_int_equal(snow_remove(client, &item, 1, &with_group), SNOW_OK);
+    assert_int_equal(stat_of(client, "g").status, SNOW_NOT_FOUND);
+}
+
+static void refused(void **state)
+{
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    struct snow_member member = {.group = key_of("g"), .size = SIZE + 1, .index = 0};
+    struct snow_put put = {
+        .key = key_of("x"), .from = "x", .size = 1, .depth = SNOW_DEPTH_UNKNOWN, .member = &member};
+
+    put_members(client, "g", 0, 2, 0, false);
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_GROUP_SIZE_MISMATCH);
+    assert_non_null(strstr(snow_reason(), "8"));
+    member.size = SIZE;
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_GROUP_INDEX_CONFLICT);
+    member.index = SIZE;
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_INVALID);
+    member.index = SNOW_GROUP_INDEX_ANY;
+    member.group.size = 257;
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_INVALID);
+    member.group.size = 1;
+    member.reserved[0] = 1;
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_INVALID);
+    member.reserved[0] = 0;
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_OK);
+    assert_int_equal(stat_of(client, "g").present, 3);
+}
+
+static void held(void **state)
+{
+    struct cluster *cluster = *state;
+    struct snow_client *other = open_client(cluster, 0);
+    struct snow_group_hold hold = {.id = key_of("g"), .for_ms = 5000};
+
+    assert_int_equal(snow_group_hold(cluster->client, &hold, NULL), SNOW_NOT_FOUND);
+    put_members(cluster->client, "g", 0, 2, 0, false);
+    assert_int_equal(snow_group_hold(cluster->client, &hold, NULL), SNOW_NOT_READY);
+    put_members(cluster->client, "g", 2, SIZE, 0, false);
+    assert_int_equal(snow_group_hold(cluster->client, &hold, NULL), SNOW_OK);
+    struct snow_group_hold joined = {.hold = hold.hold, .for_ms = 5000};
+
+    assert_int_equal(snow_group_hold(other, &joined, NULL), SNOW_OK);
+    assert_int_equal(joined.ggen, hold.ggen);
+    assert_int_equal(read_all(other, "g", hold.hold, 0), SNOW_OK);
+    put_members(cluster->client, "g", 1, 2, 0, true);
+    assert_int_equal(read_all(other, "g", hold.hold, 0), SNOW_CHANGED);
+    joined.for_ms = 0;
+    assert_int_equal(snow_group_hold(other, &joined, NULL), SNOW_OK);
+    hold.for_ms = 0;
+    assert_int_equal(snow_group_hold(cluster->client, &hold, NULL), SNOW_OK);
+    assert_int_equal(snow_group_hold(cluster->client, &hold, NULL), SNOW_GONE);
+    snow_close(other);
+}
+
+static void chains(void **state)
+{
+    enum { BLOCKS = 2000 };
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    static char names[BLOCKS][16];
+    static struct snow_key keys[BLOCKS];
+    static struct snow_put puts[BLOCKS];
+    struct snow_match_run runs[4];
+    struct snow_chain chain = {.blocks = keys, .count = BLOCKS, .runs = runs, .run_room = 4};
+
+    for (int i = 0; i < BLOCKS; i++) {
+        snprintf(names[i], sizeof(names[i]), "block-%d", i);
+        keys[i] = key_of(names[i]);
+        puts[i] =
+            (struct snow_put){.key = keys[i], .from = "b", .size = 1, .depth = SNOW_DEPTH_UNKNOWN};
+    }
+    assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
+    assert_int_equal(chain.matched, 0);
+    assert_int_equal(chain.stop, SNOW_NOT_FOUND);
+    assert_int_equal(snow_put(client, puts, 1300, NULL), SNOW_OK);
+    assert_int_equal(snow_put(client, puts + 1301, BLOCKS - 1301, NULL), SNOW_OK);
+    assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
+    assert_int_equal(chain.matched, 1300);
+    assert_int_equal(chain.stop, SNOW_NOT_FOUND);
+    uint32_t told = 0;
+
+    for (size_t i = 0; i < chain.run_count && i < 4; i++)
+        told += runs[i].count;
+    assert_true(chain.run_count > 4 || told == 1300);
+    assert_int_equal(snow_put(client, puts + 1300, 1, NULL), SNOW_OK);
+    assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
+    assert_int_equal(chain.matched, BLOCKS);
+    assert_int_equal(chain.stop, SNOW_OK);
+    chain.count = 0;
+    assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
+    /* Of groups. */
+    struct snow_key ids[] = {key_of("a"), key_of("b"), key_of("c")};
+    struct snow_chain groups = {.blocks = ids, .count = 3, .groups = 1};
+
+    put_members(client, "a", 0, SIZE, 0, false);
+    put_members(client, "b", 0, SIZE - 1, 0, false);
+    put_members(client, "c", 0, SIZE, 0, false);
+    assert_int_equal(snow_match_prefix(client, &groups, NULL), SNOW_OK);
+    assert_int_equal(groups.matched, 1);
+    assert_int_equal(groups.stop, SNOW_NOT_READY);
+    put_members(client, "b", SIZE - 1, SIZE, 0, false);
+    assert_int_equal(snow_match_prefix(client, &groups, NULL), SNOW_OK);
+    assert_int_equal(groups.matched, 3);
+}
+
+static int count_group(void *owner, const struct snow_group_listed *row)
+{
+    assert_int_equal(row->state, SNOW_GROUP_COMPLETE);
+    assert_int_equal(row->present, SIZE);
+    *(int *)owner += 1;
+    return 0;
+}
+
+static void listed_and_removed(void **state)
+{
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    struct snow_item items[] = {{.key = key_of("x.a")}, {.key = key_of("none")}};
+    int count = 0;
+
+    put_members(client, "x.a", 0, SIZE, 0, false);
+    put_members(client, "x.b", 0, SIZE, 0, false);
+    put_members(client, "y", 0, SIZE, 0, false);
+    assert_int_equal(snow_group_list(client, key_of("x."), count_group, &count, NULL), SNOW_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(snow_group_remove(client, items, 2, NULL), SNOW_NOT_FOUND);
+    assert_int_equal(items[0].status, SNOW_OK);
+    assert_int_equal(items[1].status, SNOW_NOT_FOUND);
+    assert_int_equal(stat_of(client, "x.a").status, SNOW_NOT_FOUND);
+    assert_int_equal(read_all(client, "x.a", 0, 0), SNOW_NOT_FOUND);
+    assert_int_equal(read_all(client, "x.b", 0, 0), SNOW_OK);
+}
+
+static void waited_for(void **state)
+{
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    struct snow_group_info info = {.id = key_of("late")};
+    struct snow_call call = {.wait_ms = 50};
+
+    put_members(client, "late", 0, 2, 0, false);
+    assert_int_equal(snow_group_stat(client, &info, 1, &call), SNOW_OK);
+    assert_int_equal(info.state, SNOW_GROUP_FORMING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(whole, setup_tcp, teardown),
+        cmocka_unit_test_setup_teardown(long_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(long_names, setup_tcp, teardown),
+        cmocka_unit_test_setup_teardown(broken_and_healed, setup, teardown),
+        cmocka_unit_test_setup_teardown(refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(held, setup, teardown),
+        cmocka_unit_test_setup_teardown(chains, setup, teardown),
+        cmocka_unit_test_setup_teardown(listed_and_removed, setup, teardown),
+        cmocka_unit_test_setup_teardown(waited_for, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
