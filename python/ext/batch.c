@@ -1,5 +1,7 @@
 #include "batch.h"
 
+#include "groups.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +20,8 @@ static bool batch_init(struct batch *batch, PyObject *self, PyObject *keys, bool
     batch->pin = batch->pin_ms = 0;
     batch->hints = (struct snow_hints){0};
     batch->drop = NULL;
+    batch->member_list = NULL;
+    batch->members = NULL;
     batch->call = (struct snow_call){0};
     batch->buffers = (struct buffers){0};
     batch->reason[0] = 0;
@@ -45,6 +49,8 @@ void batch_deinit(struct batch *batch)
         buffers_deinit(&batch->buffers);
     if (batch->items != batch->few)
         PyMem_Free(batch->items);
+    if (batch->member_list != NULL)
+        groups_forget(batch);
     Py_XDECREF(batch->keys);
 }
 

@@ -20,6 +20,8 @@ struct batch {
     void *items;
     uint64_t few[BATCH_FEW / sizeof(uint64_t)]; /* where items may be, when they fit */
     struct buffers buffers;
+    PyObject *member_list;             /* groups.c: what `members` point into; NULL: none */
+    struct snow_member *members;       /* one an item; NULL: none is of a group */
     void (*drop)(struct batch *batch); /* frees what the library gave with the items; may be NULL */
     char reason[256];                  /* of what failed */
 };

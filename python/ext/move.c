@@ -1,6 +1,7 @@
 /* Store: put, get, get_into, view. */
 #include "move.h"
 #include "batch.h"
+#include "groups.h"
 #include "hints.h"
 
 #include <stdio.h>
@@ -26,7 +27,8 @@ enum put_arg {
     PUT_TIMEOUT,
     PUT_PRIORITY,
     PUT_EXPIRES,
-    PUT_DONE
+    PUT_DONE,
+    PUT_MEMBER
 };
 
 static void run_put(struct batch *batch, struct snow_client *client)
@@ -91,6 +93,7 @@ static bool fill_put(struct batch *batch, PyObject *value, Py_ssize_t index,
     item->priority = (uint8_t)options->priority;
     item->expires_after_ms = options->expires_ms;
     item->done = (uint8_t)options->done;
+    item->member = groups_member(batch, index);
     if (!args_key(batch_key(batch, index), &item->key) ||
         !buffers_add(&batch->buffers, value, false, &from, &item->size, &item->buffers,
                      &item->buffer_count))
@@ -130,6 +133,7 @@ static bool prepare_put(struct batch *batch, PyObject **values)
     struct put_options options;
     PyObject *bytes = take_values(batch, values[PUT_VALUE], "values");
     bool good = bytes != NULL && take_put_options(values, &options, &batch->call) &&
+                groups_take(batch, values[PUT_MEMBER]) &&
                 buffers_init(&batch->buffers, batch->state, count_buffers(bytes));
 
     for (Py_ssize_t i = 0; i < batch->count && good; i++)

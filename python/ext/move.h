@@ -8,7 +8,7 @@
 /* Names of what a put takes by name only, in order of enum put_arg. */
 #define PUT_OPTIONS \
     "replace", "replicas", "pin", "pin_timeout", "depth", "segment", "wait", "wait_writer", \
-        "timeout", "priority", "expires_after", "done"
+        "timeout", "priority", "expires_after", "done", "member"
 
 /* By enum snow_pin. */
 extern const char *const pin_names[];

@@ -1,5 +1,6 @@
 /* Store: opening and closing, questions, and the table of its methods. */
 #include "batch.h"
+#include "groups.h"
 #include "hints.h"
 #include "move.h"
 
@@ -594,13 +595,15 @@ static PyMethodDef methods[] = {
     {"put", FAST(store_put),
      "put(key, value, *, replace=False, replicas=1, pin=None, pin_timeout=None, depth=None,\n"
      "    segment=None, wait=None, wait_writer=True, timeout=None, priority=0,\n"
-     "    expires_after=None, done=False)\n--\n\n"
+     "    expires_after=None, done=False, member=None)\n--\n\n"
      "Store a value: any buffer (bytes, numpy array, CPU tensor), or a list of buffers one after\n"
-     "the other. True: stored; False: the key has a value already."},
+     "the other. True: stored; False: the key has a value already. member: a snowskin.Member, "
+     "when\n"
+     "it is part of a group."},
     {"put_many", FAST(store_put_many),
      "put_many(keys, values, *, replace=False, replicas=1, pin=None, pin_timeout=None,\n"
      "         depth=None, segment=None, wait=None, wait_writer=True, timeout=None, priority=0,\n"
-     "         expires_after=None, done=False)\n--\n\n"
+     "         expires_after=None, done=False, member=None)\n--\n\n"
      "put() of many; depth is the first one's position along a chain." MANY},
     {"get", FAST(store_get),
      "get(key, *, timeout=None)\n--\n\nThe value as bytes; None: there is none."},
@@ -668,6 +671,37 @@ static PyMethodDef methods[] = {
      "list(prefix='')\n--\n\n(key, size) of all objects whose keys begin so, in no order."},
     {"nodes", store_nodes, METH_NOARGS, "nodes()\n--\n\nThe nodes of the cluster, a dict each."},
     {"stats", store_stats, METH_NOARGS, "stats()\n--\n\nThe master's counters by name."},
+    {"group_stat", FAST(store_group_stat),
+     "group_stat(group, *, wait=None, timeout=None)\n--\n\n"
+     "What a group is, as a dict; None: there is none. wait: seconds for one that is being formed\n"
+     "to be complete."},
+    {"group_stat_many", FAST(store_group_stat_many),
+     "group_stat_many(groups, *, wait=None, timeout=None)\n--\n\ngroup_stat() of many."},
+    {"group_get", FAST(store_group_get),
+     "group_get(group, *, indexes=None, hold=0, timeout=None)\n--\n\n"
+     "The members of one version of a group, all or those of ascending indexes, as a list of\n"
+     "bytes. NotFoundError, NotReadyError, GroupBrokenError, ChangedError: none of them."},
+    {"group_get_into", FAST(store_group_get_into),
+     "group_get_into(group, buffers, *, indexes=None, hold=0, timeout=None)\n--\n\n"
+     "group_get() into writable buffers, one a member: their sizes."},
+    {"group_hold", FAST(store_group_hold),
+     "group_hold(group, seconds, *, timeout=None)\n--\n\n"
+     "Keep this version of a group from eviction, for at most 30 s: the number of the hold, which\n"
+     "other processes can join."},
+    {"group_hold_join", FAST(store_group_hold_join),
+     "group_hold_join(hold, seconds, *, timeout=None)\n--\n\nJoin a hold, or renew it."},
+    {"group_hold_leave", FAST(store_group_hold_leave),
+     "group_hold_leave(hold, *, timeout=None)\n--\n\n"
+     "The hold ends with the last that leaves it. False: it had ended."},
+    {"group_remove", FAST(store_group_remove),
+     "group_remove(group, *, timeout=None)\n--\n\nRemove a group whole. False: there was none."},
+    {"group_remove_many", FAST(store_group_remove_many),
+     "group_remove_many(groups, *, timeout=None)\n--\n\ngroup_remove() of many."},
+    {"match_prefix", FAST(store_match_prefix),
+     "match_prefix(keys, *, groups=False, members=0, touch=False, lease=False, timeout=None)\n"
+     "--\n\n"
+     "How much of a chain is there: (leading blocks, what the next one is or None, runs of\n"
+     "(node, tier, count)). With groups the keys are ids of groups."},
     {"close", store_close, METH_NOARGS,
      "close()\n--\n\nEnd; calls of other threads that are under way end first. Views stay."},
     {"__enter__", store_self, METH_NOARGS, NULL},

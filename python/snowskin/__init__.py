@@ -11,10 +11,33 @@
 and below these a class for each status (`NoSpaceError`, `TimeoutError`, ...), with `code` and
 `name`.
 """
+from typing import NamedTuple
+
 from snowskin import _snowskin
 from snowskin._snowskin import *  # noqa: F401,F403
 from snowskin._snowskin import Store, View
 
+
+
+class Member(NamedTuple):
+    """What a put says of the group that its object is part of.
+
+    All members of a group say the same size (0: open, never complete) and flags. index None: one
+    that is free. atomic: members are not seen before the group is complete. cascade: removing one
+    removes all. adopt: an object that is there becomes a member. form_ttl: seconds without a new
+    member after which a group that is not complete is closed. parent: the group before it in the
+    chain."""
+
+    group: "str | bytes"
+    size: int = 0
+    index: "int | None" = None
+    atomic: bool = False
+    cascade: bool = False
+    adopt: bool = False
+    form_ttl: "float | None" = None
+    parent: "str | bytes | None" = None
+
+
 __version__ = _snowskin.version
-__all__ = ["Store", "View", "__version__"] + sorted(
+__all__ = ["Member", "Store", "View", "__version__"] + sorted(
     name for name in dir(_snowskin) if name.endswith("Error"))

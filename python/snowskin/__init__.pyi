@@ -1,5 +1,5 @@
 from types import TracebackType
-from typing import Any, Literal, Sequence
+from typing import Any, Literal, NamedTuple, Sequence
 
 from typing_extensions import Buffer, Self
 
@@ -8,6 +8,16 @@ Value = Buffer | Sequence[Buffer] | Any  # Any: a CPU tensor
 Pin = Literal["none", "soft", "hard"]
 
 __version__: str
+
+class Member(NamedTuple):
+    group: Key
+    size: int = 0
+    index: int | None = None
+    atomic: bool = False
+    cascade: bool = False
+    adopt: bool = False
+    form_ttl: float | None = None
+    parent: Key | None = None
 
 class Error(Exception):
     code: int
@@ -77,7 +87,7 @@ class Store:
         pin: Pin | None = None, pin_timeout: float | None = None, depth: int | None = None,
         segment: str | None = None, wait: float | bool | None = None, wait_writer: bool = True,
         timeout: float | None = None, priority: int = 0, expires_after: float | None = None,
-        done: bool = False,
+        done: bool = False, member: Member | None = None,
     ) -> bool: ...
     def put_many(
         self, keys: Sequence[Key], values: Sequence[Value], *, replace: bool = False,
@@ -85,7 +95,33 @@ class Store:
         depth: int | None = None, segment: str | None = None, wait: float | bool | None = None,
         wait_writer: bool = True, timeout: float | None = None, priority: int = 0,
         expires_after: float | None = None, done: bool = False,
+        member: Sequence[Member | None] | None = None,
     ) -> list[bool | Error]: ...
+    def group_stat(
+        self, group: Key, *, wait: float | None = None, timeout: float | None = None,
+    ) -> dict[str, Any] | None: ...
+    def group_stat_many(
+        self, groups: Sequence[Key], *, wait: float | None = None, timeout: float | None = None,
+    ) -> list[dict[str, Any] | None | Error]: ...
+    def group_get(
+        self, group: Key, *, indexes: Sequence[int] | None = None, hold: int = 0,
+        timeout: float | None = None,
+    ) -> list[bytes]: ...
+    def group_get_into(
+        self, group: Key, buffers: Sequence[Value], *, indexes: Sequence[int] | None = None,
+        hold: int = 0, timeout: float | None = None,
+    ) -> list[int]: ...
+    def group_hold(self, group: Key, seconds: float, *, timeout: float | None = None) -> int: ...
+    def group_hold_join(self, hold: int, seconds: float, *, timeout: float | None = None) -> int: ...
+    def group_hold_leave(self, hold: int, *, timeout: float | None = None) -> bool: ...
+    def group_remove(self, group: Key, *, timeout: float | None = None) -> bool: ...
+    def group_remove_many(
+        self, groups: Sequence[Key], *, timeout: float | None = None,
+    ) -> list[bool | Error]: ...
+    def match_prefix(
+        self, keys: Sequence[Key], *, groups: bool = False, members: int = 0, touch: bool = False,
+        lease: bool = False, timeout: float | None = None,
+    ) -> tuple[int, str | None, list[tuple[int, int, int]]]: ...
     def get(self, key: Key, *, timeout: float | None = None) -> bytes | None: ...
     def get_many(
         self, keys: Sequence[Key], *, timeout: float | None = None, unordered: bool = False,

@@ -3,6 +3,8 @@
 
 #include "base/limits.h"
 
+#include "snowskin/groups.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -133,12 +135,19 @@ int command_put(struct cli *cli)
                            .pin = (uint8_t)cli->pin.pin,
                            .pin_ms = (uint32_t)(cli->pin.pin_for_ns / NS_PER_MS),
                            .replace = cli->put.replace};
+    struct snow_member member = {.group = key_of(cli->put.group),
+                                 .size = (uint32_t)cli->put.group_size,
+                                 .index = cli->put.group_index == LIMIT_GROUP_SIZE
+                                              ? SNOW_GROUP_INDEX_ANY
+                                              : (uint32_t)cli->put.group_index};
     struct snow_client *client;
     uint8_t *data;
     int result = CLI_FAILED;
 
     if (!keys_are_valid(cli, 1) || !pin_is_valid(cli))
         return CLI_USAGE;
+    if (member.group.size > 0)
+        put.member = &member;
     if (read_all(cli, name, &data, &put.size)) {
         put.from = data;
         result = cli_client_open(cli, &client);

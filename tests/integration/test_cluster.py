@@ -89,6 +89,27 @@ class Commands(Case):
         status, output, _ = run("rm", "--prefix", "list/", "--json", *self.at)
         self.assertEqual(json.loads(output)["removed"], 1)
 
+    def test_groups(self):
+        put = ["--group", "g", "--group-size", "2"]
+        self.assertEqual(run("put", "g/k", *put, *self.at, data=b"k")[0], 0)
+        info = json.loads(run("group", "stat", "g", "--json", *self.at)[1])
+        self.assertEqual((info["state"], info["present"]), ("forming", 1))
+        self.assertEqual(run("put", "g/v", *put, *self.at, data=b"v")[0], 0)
+        rows = [json.loads(line)
+                for line in run("group", "ls", "g", "--json", *self.at)[1].splitlines()]
+        self.assertEqual([(row["group"], row["state"]) for row in rows], [("g", "complete")])
+        status, _, errors = run("put", "x", "--group", "g", "--group-size", "3", *self.at, data=b"")
+        self.assertEqual(status, 1)
+        self.assertIn("GROUP_SIZE_MISMATCH", errors)
+        self.assertEqual(run("group", "rm", "g", *self.at)[0], 0)
+        self.assertEqual(run("exists", "g/k", *self.at)[0], 1)
+        status, _, errors = run("group", "stat", "g", *self.at)
+        self.assertEqual(status, 1)
+        self.assertIn("no such group", errors)
+        status, _, errors = run("group", "list", *self.at)
+        self.assertEqual(status, 2)
+        self.assertIn("stat, ls or rm", errors)
+
     def test_patterns(self):
         for key in ("rx-1", "rx-2", "rx-x"):
             run("put", key, *self.at, data=b"1")
