@@ -98,7 +98,7 @@ static void on_put(struct client_put_op *op)
     for (uint32_t i = 0; i < rank->count; i++) {
         enum snow_status status = rank->puts[i].status;
         const char *wrong =
-            history_put_end(cluster->history, rank->attempts[i], end_of(status), now_of(rank));
+            history_put_end(cluster->history, rank->attempts[i], end_of(status), 0, now_of(rank));
 
         if (wrong != NULL)
             cluster_find(cluster, "%s", wrong);
