@@ -198,7 +198,7 @@ static void chains(void **state)
 {
     enum { BLOCKS = 2000 };
     struct snow_client *client = ((struct cluster *)*state)->client;
-    static char names[BLOCKS][16];
+    static char names[BLOCKS][24];
     static struct snow_key keys[BLOCKS];
     static struct snow_put puts[BLOCKS];
     struct snow_match_run runs[4];
