@@ -554,7 +554,7 @@ void actor_start(struct actor *actor)
     for (uint32_t i = 0; i < CLUSTER_LANES; i++)
         rest_a_while(&actor->lanes[i]);
     scribe_start(actor->scribe, actor->client);
-    rank_start(actor->rank, actor->client);
+    ranks_start(actor->rank, actor->client);
 }
 
 static void cancel(struct lane *lane)
@@ -585,7 +585,7 @@ void actor_crash(struct actor *actor)
         end_views(&actor->lanes[i]);
     }
     scribe_crash(actor->scribe);
-    rank_crash(actor->rank);
+    ranks_crash(actor->rank);
     client_destroy(actor->client);
     env_loop_destroy(actor->loop);
     world_process_end(actor->env);
@@ -621,7 +621,7 @@ bool actor_is_idle(const struct actor *actor)
         if (actor->lanes[i].kind != LANE_IDLE)
             return false;
     }
-    return scribe_is_idle(actor->scribe) && rank_is_idle(actor->rank);
+    return scribe_is_idle(actor->scribe) && ranks_is_idle(actor->rank);
 }
 
 struct world_host *actor_host(struct actor *actor)
@@ -656,7 +656,7 @@ struct actor *actor_create(struct cluster *cluster, uint32_t index)
         }
     }
     actor->scribe = scribe_create(cluster, index, &actor->paused);
-    actor->rank = rank_create(cluster, index, &actor->paused);
+    actor->rank = ranks_create(cluster, index, &actor->paused);
     actor_start(actor);
     return actor;
 }
@@ -670,6 +670,6 @@ void actor_destroy(struct actor *actor)
             free(actor->lanes[i].bytes[j]);
     }
     scribe_destroy(actor->scribe);
-    rank_destroy(actor->rank);
+    ranks_destroy(actor->rank);
     free(actor);
 }

@@ -327,19 +327,19 @@ static void on_alarm(struct world_alarm *alarm)
         start_remove(rank);
 }
 
-bool rank_is_idle(const struct rank *rank)
+bool ranks_is_idle(const struct rank *rank)
 {
     return rank->state == RANK_IDLE;
 }
 
-void rank_start(struct rank *rank, struct client *client)
+void ranks_start(struct rank *rank, struct client *client)
 {
     rank->client = client;
     rank->hold.hold = 0;
     rest(rank);
 }
 
-void rank_crash(struct rank *rank)
+void ranks_crash(struct rank *rank)
 {
     world_alarm_cancel(&rank->alarm);
     if (rank->state == RANK_PUT)
@@ -356,7 +356,7 @@ void rank_crash(struct rank *rank)
     rank->state = RANK_IDLE;
 }
 
-struct rank *rank_create(struct cluster *cluster, uint32_t index, const bool *paused)
+struct rank *ranks_create(struct cluster *cluster, uint32_t index, const bool *paused)
 {
     struct rank *rank = calloc(1, sizeof(*rank));
 
@@ -372,7 +372,7 @@ struct rank *rank_create(struct cluster *cluster, uint32_t index, const bool *pa
     return rank;
 }
 
-void rank_destroy(struct rank *rank)
+void ranks_destroy(struct rank *rank)
 {
     world_alarm_cancel(&rank->alarm);
     for (uint32_t i = 0; i < MEMBERS; i++)

@@ -8,15 +8,15 @@
 struct rank;
 
 /* paused: of its process. */
-struct rank *rank_create(struct cluster *cluster, uint32_t index, const bool *paused);
+struct rank *ranks_create(struct cluster *cluster, uint32_t index, const bool *paused);
 /* Its process is down. */
-void rank_destroy(struct rank *rank);
+void ranks_destroy(struct rank *rank);
 
 /* Its process is up, with this client. */
-void rank_start(struct rank *rank, struct client *client);
+void ranks_start(struct rank *rank, struct client *client);
 /* Its process is dead: the client is destroyed next. */
-void rank_crash(struct rank *rank);
+void ranks_crash(struct rank *rank);
 /* No operation is under way. */
-bool rank_is_idle(const struct rank *rank);
+bool ranks_is_idle(const struct rank *rank);
 
 #endif
