@@ -61,6 +61,7 @@ static void end_hold(struct core *core, struct group_hold *hold)
         unmark(core, list_entry(link, struct group_mark, of_hold));
     wheel_cancel(&core->wheel, &hold->timer);
     index_remove(core->group_holds, core_mix(hold->id), number);
+    hold->id = 0; /* core_group_holds_end looks at all that were ever used */
     pool_give(&core->group_hold_pool, number);
     group->holds--;
     core_victim_return(core, group->record);

@@ -379,8 +379,10 @@ static void test_removal_ends_holds(void **state)
     (void)state;
     small_open(&small, 4 * MIB);
     group_put(&small, "g", 2);
+    uint64_t left = hold_send(world, small.session, "g", 0, 5000)->hold;
     uint64_t id = hold_send(world, small.session, "g", 0, 5000)->hold;
 
+    assert_int_equal(hold_send(world, small.session, NULL, left, 0)->status, SNOW_OK);
     assert_int_equal(group_remove_send(&small, "g")->statuses[0].status, SNOW_OK);
     assert_int_equal(hold_send(world, small.session, NULL, id, 1000)->status, SNOW_GONE);
     assert_int_equal(hold_send(world, small.session, "g", 0, 1000)->status, SNOW_NOT_FOUND);
