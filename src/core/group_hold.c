@@ -224,7 +224,7 @@ static enum snow_status leave_hold(struct core *core, uint64_t id, uint32_t sess
         return SNOW_GONE;
     if (mark != NULL)
         unmark(core, mark);
-    if (list_is_empty(&hold->marks) || FAULT(core->faults, hold_stolen))
+    if (list_is_empty(&hold->marks))
         end_hold(core, hold);
     return SNOW_OK;
 }
