@@ -53,6 +53,22 @@ void cluster_master_start(struct cluster *cluster)
         cluster_find(cluster, "heal: the master does not start: %s", reason);
 }
 
+uint64_t cluster_metric(const struct cluster *cluster, const char *name)
+{
+    uint64_t values[METRICS_MAX];
+
+    if (cluster->master.master == NULL)
+        return 0;
+    ASSERT(core_metric_count() <= METRICS_MAX);
+    core_metrics(master_core(cluster->master.master), values);
+    for (uint32_t i = 0; i < core_metric_count(); i++) {
+        if (strcmp(core_metric_name(i), name) == 0)
+            return values[i];
+    }
+    ASSERT(false); /* no such metric */
+    return 0;
+}
+
 static void probe_master(struct cluster *cluster)
 {
     uint64_t values[METRICS_MAX];

@@ -84,6 +84,8 @@ void cluster_find(struct cluster *cluster, const char *format, ...)
 
 /* Looks at all invariants that hold at any moment. */
 void cluster_check(struct cluster *cluster);
+/* A row of core_metrics.def, as the master has it now; 0: it is down. */
+uint64_t cluster_metric(const struct cluster *cluster, const char *name);
 
 /* actor.c: clients at work */
 struct actor;
@@ -121,7 +123,6 @@ struct cluster {
     uint64_t hits;
     uint64_t removes;
     uint64_t put_failures;
-    uint64_t group_reads;                      /* groups that were read whole */
     uint64_t group_holds[CLUSTER_GROUPS];      /* that a rank told the others; 0: none */
     uint64_t group_removed_ns[CLUSTER_GROUPS]; /* a rank may have removed it until then */
     struct probes probes;

@@ -4,8 +4,9 @@
  * Checks.
  *   bytes    a member that is read has the bytes of an attempt of its key (history.h).
  *   groups   a read that is answered OK has every member.  Where nothing fails, no group that was
- *            whole loses a member but by a rank's remove; and a group that this rank holds is there
- *            until its hold ends.
+ *            whole loses a member but by a rank's remove, or while a node is silent (one that was
+ *            drained and starts again); and a group that this rank holds is there until its hold
+ *            ends.
  * Threads.  One. */
 #include "sim/ranks.h"
 
@@ -41,6 +42,8 @@ struct rank {
     struct snow_put puts[MEMBERS];
     struct snow_get gets[MEMBERS];
     struct snow_group_info info;
+    uint64_t suspects; /* times a node was silent before it asked */
+    bool away;         /* one was when it asked */
     struct snow_group_read read;
     struct snow_group_hold hold; /* hold.hold: this rank's mark */
     uint64_t held_until_ns;
@@ -176,7 +179,6 @@ static void on_read(struct client_group_get_op *op)
                             rank->gets[i].size);
         if (wrong != NULL)
             cluster_find(cluster, "%s", wrong);
-        cluster->group_reads += i == 0;
     }
     rest(rank);
 }
@@ -212,7 +214,8 @@ static void on_stat(struct client_group_stat_op *op)
             (info->state == SNOW_GROUP_COMPLETE) != (info->present == MEMBERS))
             cluster_find(cluster, "groups: it is %s with %u members of %u",
                          snow_group_state_name(info->state), info->present, MEMBERS);
-        if (info->state == SNOW_GROUP_DEGRADED && cluster->plan.must_make_room)
+        if (info->state == SNOW_GROUP_DEGRADED && cluster->plan.must_make_room && !rank->away &&
+            cluster_metric(cluster, "suspects") == rank->suspects)
             cluster_find(cluster, "groups: a member was lost, its group was not");
         if (((info->flags & SNOW_GROUP_ATOMIC) != 0) != (rank->group % 4 == 3))
             cluster_find(cluster, "groups: a group has not the flags that it was put with");
@@ -226,6 +229,8 @@ static void start_stat(struct rank *rank)
                              .wait_ms = (uint32_t)rng_below(&rank->rng, 2) * 500};
 
     rank->state = RANK_STAT;
+    rank->away = cluster_metric(rank->cluster, "nodes_suspect") > 0;
+    rank->suspects = cluster_metric(rank->cluster, "suspects");
     rank->info = (struct snow_group_info){.id = {.at = rank->id, .size = strlen(rank->id)}};
     rank->stat_op =
         (struct client_group_stat_op){.on_done = on_stat, .items = &rank->info, .count = 1};

@@ -94,41 +94,30 @@ static void heal(struct cluster *cluster)
         cluster_find(cluster, "heal: an operation does not end after everything was mended");
 }
 
-static uint64_t metric(const uint64_t *values, const char *name)
-{
-    for (uint32_t i = 0; i < core_metric_count(); i++) {
-        if (strcmp(core_metric_name(i), name) == 0)
-            return values[i];
-    }
-    ASSERT(false); /* no such metric */
-    return 0;
-}
-
 static void check_rest(struct cluster *cluster)
 {
-    uint64_t values[128] = {0};
     uint64_t held = 0;
 
-    ASSERT(core_metric_count() <= 128);
-    core_metrics(master_core(cluster->master.master), values);
     for (uint32_t i = 0; i < cluster->plan.nodes; i++)
         held += node_held_bytes(cluster->nodes[i].node, GRANULE);
-    if (metric(values, "objects_writing") != 0)
+    if (cluster_metric(cluster, "objects_writing") != 0)
         cluster_find(cluster, "space: at rest a write is still open");
-    if (metric(values, "objects_closing") != 0)
+    if (cluster_metric(cluster, "objects_closing") != 0)
         cluster_find(cluster, "space: at rest an object is still closing");
-    if (metric(values, "waiters") != 0)
+    if (cluster_metric(cluster, "waiters") != 0)
         cluster_find(cluster, "heal: at rest a put still waits");
-    if (metric(values, "used_bytes") != held)
+    if (cluster_metric(cluster, "used_bytes") != held)
         cluster_find(cluster, "space: at rest the master counts other bytes than nodes hold");
-    if (metric(values, "leased_bytes") != 0)
+    if (cluster_metric(cluster, "leased_bytes") != 0)
         cluster_find(cluster, "space: at rest a lease still runs");
-    if (metric(values, "tasks_running") != 0 || metric(values, "copies_under_way") != 0)
+    if (cluster_metric(cluster, "tasks_running") != 0 ||
+        cluster_metric(cluster, "copies_under_way") != 0)
         cluster_find(cluster, "heal: at rest a task or a copy is under way");
-    if (metric(values, "sessions") != cluster->plan.clients + operator_sessions(cluster->operator))
+    if (cluster_metric(cluster, "sessions") !=
+        cluster->plan.clients + operator_sessions(cluster->operator))
         cluster_find(cluster, "heal: at rest there are other sessions than clients");
-    if (metric(values, "nodes_alive") != cluster->plan.nodes ||
-        metric(values, "nodes_missing") != 0)
+    if (cluster_metric(cluster, "nodes_alive") != cluster->plan.nodes ||
+        cluster_metric(cluster, "nodes_missing") != 0)
         cluster_find(cluster, "heal: at rest a node is not alive, or one is still missing");
 }
 
