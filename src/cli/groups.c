@@ -14,16 +14,6 @@ static struct snow_key id_of(const char *text)
     return (struct snow_key){.at = text, .size = strlen(text)};
 }
 
-static void print_json(json_t *json)
-{
-    char *text = json_dumps(json, JSON_PRESERVE_ORDER);
-
-    if (text != NULL)
-        puts(text);
-    free(text);
-    json_decref(json);
-}
-
 static bool ids_are_valid(const struct cli *cli, int from)
 {
     for (int i = from; i < cli->argument_count; i++) {
@@ -81,7 +71,7 @@ static int stat_groups(struct cli *cli, struct snow_client *client)
         enum snow_status status = snow_group_stat(client, &info, 1, NULL);
 
         if (cli->options.json)
-            print_json(info_json(&info));
+            cli_print_json(info_json(&info));
         else if (status == SNOW_OK)
             print_info(&info);
         if (status == SNOW_OK)
@@ -102,10 +92,10 @@ static int print_row(void *owner, const struct snow_group_listed *row)
     char bytes[32];
 
     if (cli->options.json) {
-        print_json(json_pack("{s:s%, s:s, s:I, s:I, s:I, s:I}", "group", row->id.at, row->id.size,
-                             "state", snow_group_state_name(row->state), "size",
-                             (json_int_t)row->size, "present", (json_int_t)row->present, "bytes",
-                             (json_int_t)row->bytes, "uses", (json_int_t)row->uses));
+        cli_print_json(json_pack("{s:s%, s:s, s:I, s:I, s:I, s:I}", "group", row->id.at,
+                                 row->id.size, "state", snow_group_state_name(row->state), "size",
+                                 (json_int_t)row->size, "present", (json_int_t)row->present,
+                                 "bytes", (json_int_t)row->bytes, "uses", (json_int_t)row->uses));
         return 0;
     }
     printf("%-10s %5" PRIu32 " of %-5" PRIu32 " %10s %3" PRIu32 "  %.*s\n",
@@ -140,8 +130,8 @@ static int remove_groups(struct cli *cli, struct snow_client *client)
 
         snow_group_remove(client, &item, 1, NULL);
         if (cli->options.json)
-            print_json(json_pack("{s:s, s:s}", "group", cli->arguments[i], "status",
-                                 snow_status_name(item.status)));
+            cli_print_json(json_pack("{s:s, s:s}", "group", cli->arguments[i], "status",
+                                     snow_status_name(item.status)));
         if (item.status == SNOW_OK)
             continue;
         if (snow_status_verdict(item.status) != SNOW_DONE)

@@ -47,13 +47,13 @@ static bool is_of_group(const struct wire_put_group *group, const struct snow_me
            bytes_equal(group->parent, client_key_bytes(&member->parent));
 }
 
-bool client_members_build(struct wire_put_start_req *message, const struct snow_put *const *items,
-                          uint32_t count, struct arena *arena)
+bool client_members_build(struct wire_put_start_req *message, const struct snow_put *items,
+                          const uint32_t *indexes, uint32_t count, struct arena *arena)
 {
     uint32_t members = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        members += items[i]->member != NULL;
+        members += items[indexes[i]].member != NULL;
     if (members == 0)
         return true;
     message->groups = arena_array(arena, members, sizeof(*message->groups));
@@ -61,7 +61,7 @@ bool client_members_build(struct wire_put_start_req *message, const struct snow_
     if (message->groups == NULL || message->members == NULL)
         return false;
     for (uint32_t i = 0; i < count; i++) {
-        const struct snow_member *member = items[i]->member;
+        const struct snow_member *member = items[indexes[i]].member;
 
         if (member == NULL)
             continue;

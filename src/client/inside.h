@@ -168,9 +168,9 @@ uint64_t client_put_wait_until(struct client *client, const struct snow_call *ca
 
 size_t client_member_size(const struct snow_put *item); /* bytes in a message */
 enum snow_status client_member_check(const struct snow_member *member);
-/* Groups and members of these items.  False: no memory. */
-bool client_members_build(struct wire_put_start_req *message, const struct snow_put *const *items,
-                          uint32_t count, struct arena *arena);
+/* Groups and members of the items with these indexes.  False: no memory. */
+bool client_members_build(struct wire_put_start_req *message, const struct snow_put *items,
+                          const uint32_t *indexes, uint32_t count, struct arena *arena);
 
 /* ---- nodes.c ---- */
 

@@ -276,13 +276,9 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
     if (message->items == NULL)
         return NULL;
     message->items_count = count;
-    const struct snow_put **puts = arena_array(arena, count, sizeof(struct snow_put *));
-
-    for (uint32_t i = 0; i < count && puts != NULL; i++) {
-        puts[i] = &op->items[items[i]];
-        message->items[i] = client_put_wire(op->base.client, puts[i], op->continues);
-    }
-    return puts != NULL && client_members_build(message, puts, count, arena) ? message : NULL;
+    for (uint32_t i = 0; i < count; i++)
+        message->items[i] = client_put_wire(op->base.client, &op->items[items[i]], op->continues);
+    return client_members_build(message, op->items, items, count, arena) ? message : NULL;
 }
 
 /* Asks once more: for the same grant, or (anew) for another. */

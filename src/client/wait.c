@@ -416,6 +416,20 @@ enum snow_status snow_remove(struct snow_client *client, struct snow_item *items
     return run_keys(client, &keys, call, SNOW_CALL_FORCE | SNOW_CALL_GROUP, start_remove);
 }
 
+static void start_group_remove(struct ticket *ticket)
+{
+    client_group_remove_start(ticket->client->client,
+                              &list_entry(ticket, struct keys_call, ticket)->op, ticket->call);
+}
+
+enum snow_status snow_group_remove(struct snow_client *client, struct snow_item *items,
+                                   size_t count, const struct snow_call *call)
+{
+    struct keys_call keys = {.op = {.on_done = on_keys, .items = items, .count = count}};
+
+    return run_keys(client, &keys, call, 0, start_group_remove);
+}
+
 enum snow_status snow_pin(struct snow_client *client, struct snow_item *items, size_t count,
                           enum snow_pin pin, uint32_t pin_ms, const struct snow_call *call)
 {
@@ -562,6 +576,41 @@ enum snow_status snow_list(struct snow_client *client, struct snow_key prefix,
     struct list_rows rows = {.on_row = on_row, .owner = owner};
 
     return run_pages(client, &query, call, tell_listed, &rows);
+}
+
+struct group_rows {
+    int (*on_row)(void *owner, const struct snow_group_listed *row);
+    void *owner;
+};
+
+static bool tell_groups(const struct client_query_op *op, void *to)
+{
+    const struct group_rows *rows = to;
+    bool more = true;
+
+    for (uint32_t i = 0; i < op->count && more; i++)
+        more = rows->on_row(rows->owner, &op->groups[i]) == 0;
+    return more;
+}
+
+enum snow_status snow_group_list(struct snow_client *client, struct snow_key prefix,
+                                 int (*on_row)(void *owner, const struct snow_group_listed *row),
+                                 void *owner, const struct snow_call *call)
+{
+    struct query_call query = {.op = {.key = prefix}, .begin = client_group_list_start};
+    struct group_rows rows = {.on_row = on_row, .owner = owner};
+
+    return run_pages(client, &query, call, tell_groups, &rows);
+}
+
+enum snow_status snow_group_hold(struct snow_client *client, struct snow_group_hold *hold,
+                                 const struct snow_call *call)
+{
+    struct query_call query = {.op = {.hold = hold}, .begin = client_group_hold_start};
+    enum snow_status status = run_query(client, &query, call, 0);
+
+    client_query_end(&query.op);
+    return status;
 }
 
 struct node_rows {

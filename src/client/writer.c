@@ -267,7 +267,6 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
     struct wire_put_start_req *message = arena_take(arena, sizeof(*message));
     uint64_t now_ns = client_now_ns(op->base.client);
 
-    (void)items;
     (void)count;
     if (message == NULL)
         return NULL;
@@ -282,7 +281,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
         return NULL;
     message->items_count = 1;
     message->items[0] = client_put_wire(op->base.client, op->item, op->continues);
-    return client_members_build(message, &op->item, 1, arena) ? message : NULL;
+    return client_members_build(message, op->item, items, 1, arena) ? message : NULL;
 }
 
 /* NULL: out of memory. */

@@ -144,31 +144,12 @@ static void unbind_all(struct core *core, struct group *group)
 }
 
 /* CLOSING groups of which members are left to be closed stand in a list. */
-static void list_closing(struct core *core, struct group *group)
-{
-    struct object *object = core_object(core, group->record);
-
-    group->flags |= GROUP_IN_STEPS;
-    object->prev = 0;
-    object->next = core->groups_closing;
-    if (core->groups_closing != 0)
-        core_object(core, core->groups_closing)->prev = group->record;
-    core->groups_closing = group->record;
-}
-
 static void unlist_closing(struct core *core, struct group *group)
 {
-    struct object *object = core_object(core, group->record);
-
     if ((group->flags & GROUP_IN_STEPS) == 0)
         return;
     group->flags &= (uint8_t)~GROUP_IN_STEPS;
-    if (object->prev != 0)
-        core_object(core, object->prev)->next = object->next;
-    else
-        core->groups_closing = object->next;
-    if (object->next != 0)
-        core_object(core, object->next)->prev = object->prev;
+    core_record_unlink(core, &core->groups_closing, group->record);
 }
 
 static void free_record(struct core *core, struct group *group)
@@ -188,31 +169,6 @@ static void free_record(struct core *core, struct group *group)
     core->group_count--;
 }
 
-/* Out of the sight of everybody, in O(1): its members go in steps. */
-void core_group_close(struct core *core, uint32_t record, enum close_reason reason)
-{
-    struct group *group = core_group_at(core, record);
-
-    if (group->state == WIRE_GROUP_CLOSING)
-        return;
-    core_victim_leave(core, record);
-    core_expiry_forget(core, record);
-    index_remove(core->group_ids, hash_key(CORE_TENANT, core_group_id(core, record)).low, record);
-    core_group_timer_end(core, group);
-    unbind_all(core, group);
-    if (reason == CLOSE_EVICTED)
-        core_count(core, CORE_METRIC_evicted_groups, 1);
-    if (group->state == WIRE_GROUP_RECOVERING)
-        core_group_unlist_recovering(core, record);
-    group->state = WIRE_GROUP_CLOSING;
-    group->counted = (uint32_t)reason;
-    group->version = 0;
-    list_closing(core, group);
-    core_group_holds_end(core, record);
-    core_group_waits_look(core, core_group_id(core, record));
-    core_group_close_step(core, record);
-}
-
 static void close_member(struct core *core, uint32_t number, enum close_reason reason)
 {
     if (core_object(core, number)->state == OBJECT_WRITING)
@@ -221,7 +177,7 @@ static void close_member(struct core *core, uint32_t number, enum close_reason r
         core_close(core, number, reason);
 }
 
-void core_group_close_step(struct core *core, uint32_t record)
+static void close_step(struct core *core, uint32_t record)
 {
     struct group *group = core_group_at(core, record);
     uint32_t closed = 0;
@@ -241,10 +197,36 @@ void core_group_close_step(struct core *core, uint32_t record)
     core_group_unreserve(core, record, UINT32_MAX, 0);
 }
 
+/* Out of the sight of everybody, in O(1): its members go in steps. */
+void core_group_close(struct core *core, uint32_t record, enum close_reason reason)
+{
+    struct group *group = core_group_at(core, record);
+
+    if (group->state == WIRE_GROUP_CLOSING)
+        return;
+    core_victim_leave(core, record);
+    core_expiry_forget(core, record);
+    index_remove(core->group_ids, hash_key(CORE_TENANT, core_group_id(core, record)).low, record);
+    core_group_timer_end(core, group);
+    unbind_all(core, group);
+    if (reason == CLOSE_EVICTED)
+        core_count(core, CORE_METRIC_evicted_groups, 1);
+    if (group->state == WIRE_GROUP_RECOVERING)
+        core_record_unlink(core, &core->groups_recovering, record);
+    group->state = WIRE_GROUP_CLOSING;
+    group->counted = (uint32_t)reason;
+    group->version = 0;
+    group->flags |= GROUP_IN_STEPS;
+    core_record_link(core, &core->groups_closing, record);
+    core_group_holds_end(core, record);
+    core_group_waits_look(core, core_group_id(core, record));
+    close_step(core, record);
+}
+
 void core_groups_close_step(struct core *core)
 {
     if (core->groups_closing != 0)
-        core_group_close_step(core, core->groups_closing);
+        close_step(core, core->groups_closing);
 }
 
 /* ---- members ---- */

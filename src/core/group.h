@@ -27,7 +27,6 @@ uint32_t core_group_create(struct core *core, const struct key_hash *id, uint64_
                            uint32_t size, uint32_t flags);
 /* It goes, whole; its open writes fail. */
 void core_group_close(struct core *core, uint32_t record, enum close_reason reason);
-void core_group_close_step(struct core *core, uint32_t record);
 void core_groups_close_step(struct core *core);
 
 uint32_t core_group_member(const struct group *group, uint32_t index);      /* an object; 0: none */
@@ -114,7 +113,6 @@ bool core_group_adopt(struct core *core, const struct request *request, uint32_t
 
 /* The extra block of a row: of this version, READABLE or still RECOVERING. */
 void core_group_learn(struct core *core, uint32_t number, struct bytes extra);
-void core_group_unlist_recovering(struct core *core, uint32_t record);
 /* A RECOVERING version can be read now, or goes. */
 void core_group_learned(struct core *core, uint32_t number, bool readable);
 /* Groups that are still RECOVERING are settled, a bounded number a step. */

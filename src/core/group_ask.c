@@ -211,8 +211,6 @@ static enum snow_status may_read(struct core *core, const struct wire_group_get_
                                  uint32_t record, enum wire_group_state state)
 {
     const struct group *group = core_group_at(core, record);
-    bool partial =
-        (message->flags & WIRE_GROUP_GET_PARTIAL) != 0 && (group->flags & WIRE_GROUP_ATOMIC) == 0;
 
     if (message->ggen != 0 && (message->ggen != group->ggen || message->version != group->version))
         return SNOW_CHANGED;
@@ -224,9 +222,9 @@ static enum snow_status may_read(struct core *core, const struct wire_group_get_
     }
     if (state == WIRE_GROUP_RECOVERING)
         return SNOW_UNKNOWN;
-    if (state == WIRE_GROUP_FORMING && !partial)
+    if (state == WIRE_GROUP_FORMING)
         return SNOW_NOT_READY;
-    if (state == WIRE_GROUP_DEGRADED && message->indexes_count == 0 && !partial)
+    if (state == WIRE_GROUP_DEGRADED && message->indexes_count == 0)
         return SNOW_GROUP_BROKEN;
     return SNOW_OK;
 }
@@ -249,7 +247,6 @@ static void tell_member(struct core *core, uint32_t number, uint32_t index,
 static enum snow_status tell_members(struct core *core, struct asked *asked,
                                      struct wire_group_get_rep *reply, uint32_t *numbers)
 {
-    bool partial = (asked->message->flags & WIRE_GROUP_GET_PARTIAL) != 0;
     uint64_t bytes = CORE_REPLY_BYTES;
     uint32_t index;
 
@@ -260,7 +257,7 @@ static enum snow_status tell_members(struct core *core, struct asked *asked,
         if (index < asked->message->first)
             continue;
         if (!core_group_member_is_there(core, number)) {
-            if (partial || (asked->group->size == 0 && asked->message->indexes_count == 0))
+            if (asked->group->size == 0 && asked->message->indexes_count == 0)
                 continue;
             reply->broken = index;
             return SNOW_GROUP_BROKEN;

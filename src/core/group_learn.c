@@ -12,33 +12,6 @@
  * Threads.  The core's own. */
 #include "core/group.h"
 
-/* ---- the list of RECOVERING ones ---- */
-
-static void list_recovering(struct core *core, uint32_t record)
-{
-    struct object *unit = core_object(core, record);
-
-    unit->prev = 0;
-    unit->next = core->groups_recovering;
-    if (core->groups_recovering != 0)
-        core_object(core, core->groups_recovering)->prev = record;
-    core->groups_recovering = record;
-}
-
-void core_group_unlist_recovering(struct core *core, uint32_t record)
-{
-    struct object *unit = core_object(core, record);
-
-    if (unit->prev != 0)
-        core_object(core, unit->prev)->next = unit->next;
-    else
-        core->groups_recovering = unit->next;
-    if (unit->next != 0)
-        core_object(core, unit->next)->prev = unit->prev;
-    unit->prev = 0;
-    unit->next = 0;
-}
-
 /* ---- rows ---- */
 
 static struct group_claim *find_claim(const struct core *core, uint32_t number, uint32_t *at)
@@ -84,7 +57,7 @@ static uint32_t group_for(struct core *core, const struct wire_group_extra *extr
     core_group_at(core, record)->state = WIRE_GROUP_RECOVERING;
     if (extra->depth < CORE_DEPTH_UNKNOWN)
         core_object(core, record)->depth = (uint16_t)extra->depth;
-    list_recovering(core, record);
+    core_record_link(core, &core->groups_recovering, record);
     return record;
 }
 
@@ -188,7 +161,7 @@ static void settle(struct core *core, uint32_t record)
         core_group_close(core, record, CLOSE_STRAY);
         return;
     }
-    core_group_unlist_recovering(core, record);
+    core_record_unlink(core, &core->groups_recovering, record);
     core_group_recovered(core, record);
 }
 

@@ -61,6 +61,11 @@ uint32_t core_object_find_from(struct object_cursor *cursor, uint32_t number,
 uint32_t core_object_find_gen(const struct core *core, const struct key_hash *key, uint64_t gen,
                               uint32_t *readable);
 
+/* Records that stand in no victim list, in a list of another kind: linked by prev and next from
+ * *first on. */
+void core_record_link(struct core *core, uint32_t *first, uint32_t number);
+void core_record_unlink(struct core *core, uint32_t *first, uint32_t number);
+
 /* Its parts; set_parts copies.  One part of one replica costs no side record. */
 uint32_t core_part_count(const struct core *core, uint32_t number);
 struct part core_part_at(const struct core *core, uint32_t number, uint32_t index);
@@ -293,6 +298,7 @@ uint32_t core_read_remember(struct core *core, const struct wire_lookup_req *loo
                             uint32_t session, const uint32_t *numbers);
 void core_read_touch_found(struct core *core, const struct wire_lookup_req *lookup,
                            const uint32_t *numbers);
+uint32_t core_found_flags(const struct object *object); /* WIRE_FOUND_* */
 void core_read_places(struct core *core, uint32_t number, uint32_t max, struct wire_found *found);
 void core_lease_return(struct core *core, const struct wire_lease_return_msg *message,
                        uint32_t session);

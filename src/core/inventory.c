@@ -22,33 +22,6 @@
  * Threads.  The core's own. */
 #include "core/group.h"
 
-/* ---- RECOVERING records stand in one list, by prev and next ---- */
-
-static void recovering_add(struct core *core, uint32_t number)
-{
-    struct object *object = core_object(core, number);
-
-    object->prev = 0;
-    object->next = core->recovering;
-    if (core->recovering != 0)
-        core_object(core, core->recovering)->prev = number;
-    core->recovering = number;
-}
-
-static void recovering_remove(struct core *core, uint32_t number)
-{
-    struct object *object = core_object(core, number);
-
-    if (object->prev != 0)
-        core_object(core, object->prev)->next = object->next;
-    else
-        core->recovering = object->next;
-    if (object->next != 0)
-        core_object(core, object->next)->prev = object->prev;
-    object->prev = 0;
-    object->next = 0;
-}
-
 /* ---- an unknown segment ---- */
 
 /* The generation of the object: a copy was written under a later one of its own. */
@@ -127,7 +100,7 @@ static void settle_versions(struct core *core, uint32_t number, uint16_t row_fla
     struct bytes key = core_object_key(core, number);
     uint32_t other = core_object_find(core, key, core_object_hash(core, number), OBJECT_READABLE);
 
-    recovering_remove(core, number);
+    core_record_unlink(core, &core->recovering, number);
     if (other != 0 && core_object(core, other)->gen > gen) {
         core_close(core, number, CLOSE_STRAY);
         return;
@@ -158,7 +131,7 @@ static uint32_t new_version(struct core *core, const struct wire_inventory_row *
     object->gen = version_of(row);
     object->size = row->object_size & OBJECT_SIZE_MASK;
     object->state = OBJECT_RECOVERING;
-    recovering_add(core, number);
+    core_record_link(core, &core->recovering, number);
     return number;
 }
 
@@ -475,7 +448,7 @@ void core_inventories_done(struct core *core)
     for (uint32_t i = 0; i < LIMIT_STEP_OBJECTS && core->recovering != 0; i++) {
         uint32_t number = core->recovering;
 
-        recovering_remove(core, number);
+        core_record_unlink(core, &core->recovering, number);
         core_close(core, number, CLOSE_STRAY);
     }
     if (core->recovering == 0)

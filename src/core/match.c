@@ -82,33 +82,26 @@ static enum snow_status is_whole(const struct core *core, const struct walk *wal
     }
 }
 
-static uint32_t seek_group(const struct core *core, struct key_hash *id, uint32_t at,
-                           struct group_cursor *cursor)
+/* at: the first that the index tells; the one, but for collisions and while inventories come in. */
+static uint32_t seek_group(const struct core *core, const struct key_hash *id, uint32_t at)
 {
-    struct bytes found;
-
-    if (at == 0)
-        return 0;
-    found = core_group_id(core, at);
-    /* The first is the one, but for collisions and while inventories come in. */
-    if (core->groups_recovering == 0 && bytes_equal(found, id->key))
+    if (at == 0 || (core->groups_recovering == 0 && bytes_equal(core_group_id(core, at), id->key)))
         return at;
-    (void)cursor;
     return core_group_find(core, id);
 }
 
 static bool match_groups(struct core *core, struct walk *walk, uint32_t first, uint32_t count)
 {
-    struct group_cursor cursors[CORE_SEEK_KEYS];
     struct key_hash ids[CORE_SEEK_KEYS];
     uint32_t at[CORE_SEEK_KEYS];
+    struct index_cursor cursor;
 
     for (uint32_t i = 0; i < count; i++) {
         ids[i] = core_key_hash(walk->message->keys[first + i].key);
         index_touch(core->group_ids, ids[i].hash);
     }
     for (uint32_t i = 0; i < count; i++) {
-        at[i] = index_first(core->group_ids, ids[i].hash, &cursors[i].at);
+        at[i] = index_first(core->group_ids, ids[i].hash, &cursor);
         if (at[i] != 0)
             cache_touch(core_object(core, at[i]));
     }
@@ -119,7 +112,7 @@ static bool match_groups(struct core *core, struct walk *walk, uint32_t first, u
         keys_touch(core->keys, core_object(core, at[i])->key);
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t record = seek_group(core, &ids[i], at[i], &cursors[i]);
+        uint32_t record = seek_group(core, &ids[i], at[i]);
         enum snow_status status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
 
         if (record != 0 && !core_expire_due(core, record))

@@ -201,6 +201,31 @@ uint32_t core_object_find_gen(const struct core *core, const struct key_hash *ke
     return found[1] != 0 ? found[1] : found[0];
 }
 
+void core_record_link(struct core *core, uint32_t *first, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    object->prev = 0;
+    object->next = *first;
+    if (*first != 0)
+        core_object(core, *first)->prev = number;
+    *first = number;
+}
+
+void core_record_unlink(struct core *core, uint32_t *first, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+
+    if (object->prev != 0)
+        core_object(core, object->prev)->next = object->next;
+    else
+        *first = object->next;
+    if (object->next != 0)
+        core_object(core, object->next)->prev = object->prev;
+    object->prev = 0;
+    object->next = 0;
+}
+
 /* ---- parts ---- */
 
 uint32_t core_part_count(const struct core *core, uint32_t number)

@@ -1,14 +1,6 @@
 /* Questions that change nothing: the list of objects, the nodes, the counters. */
 #include "core/inside.h"
 
-static uint32_t listed_flags(const struct object *object)
-{
-    return (object->flags & OBJECT_SOFT_PIN ? WIRE_FOUND_SOFT_PIN : 0) |
-           (object->flags & OBJECT_HARD_PIN ? WIRE_FOUND_HARD_PIN : 0) |
-           (object->flags & OBJECT_REPLACED ? WIRE_FOUND_REPLACED : 0) |
-           (object->leases > 0 ? WIRE_FOUND_LEASED : 0) | (object->grouped ? WIRE_FOUND_MEMBER : 0);
-}
-
 #define PAGE_OBJECTS (16 * LIMIT_STEP_OBJECTS)
 
 /* The cursor is the number of the next record to look at: a page looks at a bounded number of
@@ -40,7 +32,7 @@ void core_list(struct core *core, const struct core_input *input)
         row->key = key;
         row->gen = object->gen;
         row->size = object->size;
-        row->flags = listed_flags(object);
+        row->flags = core_found_flags(object);
         row->depth = object->depth == CORE_DEPTH_UNKNOWN ? WIRE_DEPTH_UNKNOWN : object->depth;
         row->replicas = (uint8_t)core_replica_count(core, (uint32_t)number);
         row->uses = (uint8_t)object->uses;

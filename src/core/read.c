@@ -391,7 +391,7 @@ void core_read_places(struct core *core, uint32_t number, uint32_t max, struct w
 
 /* ---- look-ups ---- */
 
-static uint32_t found_flags(const struct object *object)
+uint32_t core_found_flags(const struct object *object)
 {
     return (object->flags & OBJECT_SOFT_PIN ? WIRE_FOUND_SOFT_PIN : 0) |
            (object->flags & OBJECT_HARD_PIN ? WIRE_FOUND_HARD_PIN : 0) |
@@ -445,7 +445,7 @@ static uint32_t look_up(struct core *core, const struct wire_lookup_req *lookup,
 
     found->gen = object->gen;
     found->size = object->size;
-    found->flags = found_flags(object);
+    found->flags = core_found_flags(object);
     if (lookup->flags & WIRE_LOOKUP_PLACES) {
         core_read_places(core, number, *spare < 0 ? 0 : (uint32_t)(LIMIT_PARTS + *spare), found);
         *spare -= found->places_count > LIMIT_PARTS ? found->places_count - LIMIT_PARTS : 0;

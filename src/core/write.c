@@ -238,9 +238,9 @@ static void wait_for_writer(struct core *core, struct request *request, uint32_t
 }
 
 /* What the records of its key mean for a put: answered or waiting (true), or it needs a grant
- * (false; *beside tells whether a value is there). */
+ * (false; *old: the value that is there, reachable or not; 0: none). */
 static bool settle_with_others(struct core *core, struct request *request, uint32_t index,
-                               const struct key_hash *key, bool *beside)
+                               const struct key_hash *key, uint32_t *old)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
@@ -249,12 +249,12 @@ static bool settle_with_others(struct core *core, struct request *request, uint3
     uint32_t readable = 0;
     uint32_t writing = 0;
 
-    *beside = false;
+    *old = 0;
     for (; number != 0; number = core_object_next(&cursor)) {
         const struct object *object = core_object(core, number);
 
         if (core_object_state(core, number) == OBJECT_READABLE) {
-            *beside = true;
+            *old = number;
             if (core_object_access(core, number) == ACCESS_NOW)
                 readable = number;
         } else if (object->state == OBJECT_WRITING) {
@@ -293,21 +293,20 @@ static enum snow_status answer_item(struct core *core, struct request *request, 
                                     const struct key_hash *key, bool queue_first)
 {
     const struct wire_put_start_req *put = request->message;
-    bool beside;
+    uint32_t old;
 
     if (core->expiry_pool.used > 0)
         core_expire_due(core, core_object_find(core, key->key, key->hash, OBJECT_READABLE));
-    if (settle_with_others(core, request, index, key, &beside))
+    if (settle_with_others(core, request, index, key, &old))
         return SNOW_OK;
     if (queue_first && !list_is_empty(&core->room) &&
         !(put->members_count > 0 && core_group_goes_first(core, request, index)))
         return SNOW_NO_SPACE;
     struct membership membership;
-    uint32_t old = beside ? core_object_find(core, key->key, key->hash, OBJECT_READABLE) : 0;
     enum snow_status status = core_group_admit(core, request, index, old, &membership);
 
     if (status == SNOW_OK) {
-        status = grant_item(core, request, index, key, beside, &membership);
+        status = grant_item(core, request, index, key, old != 0, &membership);
         if (status != SNOW_OK)
             core_group_dismiss(core, &membership);
     }
@@ -522,9 +521,6 @@ static void become_member(struct core *core, uint32_t number, const struct write
 static void publish(struct core *core, uint32_t number, uint32_t old)
 {
     struct object *object = core_object(core, number);
-    uint8_t pin = core_write_of(core, number)->pin;
-    uint32_t pin_ms = core_write_of(core, number)->pin_ms;
-    struct hint hint = core_write_of(core, number)->hint;
     struct write write = *core_write_of(core, number);
     struct list waiters;
 
@@ -542,9 +538,10 @@ static void publish(struct core *core, uint32_t number, uint32_t old)
         object->uses = 1;
         core_victim_enter(core, number);
         core_count(core, CORE_METRIC_puts_done, 1);
-        if (pin != WIRE_PIN_NONE && core_pin_set(core, number, pin, pin_ms) != SNOW_OK)
+        if (write.pin != WIRE_PIN_NONE &&
+            core_pin_set(core, number, write.pin, write.pin_ms) != SNOW_OK)
             core_count(core, CORE_METRIC_pins_refused, 1); /* stored, not pinned */
-        if (hint.flags != 0 && core_hint_set(core, number, &hint) != SNOW_OK)
+        if (write.hint.flags != 0 && core_hint_set(core, number, &write.hint) != SNOW_OK)
             core_count(core, CORE_METRIC_busy, 1); /* stored, without an end: out of memory */
     }
     release_waiters(core, &waiters);

@@ -66,10 +66,8 @@ enum wire_group_hold {
     WIRE_GROUP_HOLD_LEAVE = 2
 };
 
-/* match_req.flags, group_get_req.flags, above those of look-ups */
+/* match_req.flags, above those of look-ups */
 #define WIRE_MATCH_GROUPS (1u << 16) /* the keys are ids of groups */
-#define WIRE_GROUP_GET_PARTIAL \
-    (1u << 17) /* what is there of a group that is not complete will do */
 
 /* hint_req.flags */
 #define WIRE_HINT_TOUCH (1u << 0)    /* counts a use */
