@@ -175,6 +175,8 @@ struct snow_buffer {
 
 enum snow_pin { SNOW_PIN_NONE = 0, SNOW_PIN_SOFT = 1, SNOW_PIN_HARD = 2 };
 
+#define SNOW_PIN_CLUSTER UINT32_MAX /* pin_ms: as long as the master is set to */
+
 /* ---- registered memory ---- */
 
 /* Memory that puts and gets will use again and again: a hint, all other memory works too.  Its
@@ -201,7 +203,7 @@ struct snow_put {
     uint32_t depth;   /* position along the chain, or SNOW_DEPTH_UNKNOWN: as look-ups told */
     uint8_t replicas; /* copies; 0: 1 */
     uint8_t pin;      /* enum snow_pin */
-    uint32_t pin_ms;  /* of a soft pin; 0: no deadline */
+    uint32_t pin_ms;  /* of a soft pin; 0: no deadline; or SNOW_PIN_CLUSTER */
     uint32_t replace; /* 1: take the place of an existing value */
     /* Hints, as in struct snow_hints. */
     uint32_t expires_after_ms; /* from this call on; 0: it does not */

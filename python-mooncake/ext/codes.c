@@ -42,6 +42,8 @@ static int of_put(enum snow_status status)
         return CODE_NOT_READY;
     case SNOW_INVALID:
     case SNOW_CLOSED:
+    case SNOW_GROUP_SIZE_MISMATCH:
+    case SNOW_GROUP_INDEX_CONFLICT:
         return CODE_INVALID;
     case SNOW_TIMEOUT:
         return CODE_TIMEOUT;

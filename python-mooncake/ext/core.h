@@ -15,6 +15,7 @@
 #define CORE_H
 
 #include "args.h"
+#include "snowskin/groups.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -137,18 +138,34 @@ PyObject *list_of_same(int64_t value, Py_ssize_t count);
 #define CALL(name) \
     PyObject *name(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 
+/* members.c */
+#define GROUP_ID_SIZE_MAX 256u
+
+struct put_members {
+    struct snow_member *at; /* one a key; NULL: of no groups */
+    PyObject *ids;          /* whose texts they point to */
+    PyObject *parents;
+};
+/* 1: taken; 0: lists that do not fit; -1 with an exception. */
+int members_take(PyObject *config, Py_ssize_t count, struct put_members *members);
+void members_drop(struct put_members *members);
+/* That of a key; NULL: none. */
+const struct snow_member *members_of(const struct put_members *members, Py_ssize_t index);
+
 /* put.c */
 struct put_options {
     uint8_t replicas;
     uint8_t pin;
     uint32_t pin_ms;
+    struct put_members members;
     const char *segment; /* lives as long as the configuration */
     PyObject *kept;      /* what keeps it alive */
 };
 /* 1: taken; 0: a value is invalid; -1 with an exception.  count: keys that it is for. */
 int put_options_take(PyObject *config, Py_ssize_t count, struct put_options *options);
 void put_options_drop(struct put_options *options);
-void put_options_set(const struct put_options *options, struct snow_put *item);
+/* index: of the item among those that they were taken for. */
+void put_options_set(const struct put_options *options, Py_ssize_t index, struct snow_put *item);
 
 CALL(store_put);
 CALL(store_put_parts);

@@ -9,7 +9,6 @@
 #include <time.h>
 
 #define ROOM_MS 300
-#define SOFT_PIN_MS 1800000 /* of a soft pin that names no time */
 #define SOFT_PIN_MS_MAX 86400000
 #define REPLICAS_MAX 16
 
@@ -53,7 +52,7 @@ static int take_pins(PyObject *config, struct put_options *options)
         options->pin = SNOW_PIN_HARD;
     } else if (soft == SOFT_PIN_ENABLE) {
         options->pin = SNOW_PIN_SOFT;
-        options->pin_ms = soft_ms == UINT64_MAX ? SOFT_PIN_MS : (uint32_t)soft_ms;
+        options->pin_ms = soft_ms == UINT64_MAX ? SNOW_PIN_CLUSTER : (uint32_t)soft_ms;
     }
     return 1;
 }
@@ -84,19 +83,6 @@ static bool take_segment(PyObject *config, struct put_options *options)
     return PyErr_Occurred() == NULL;
 }
 
-/* One id a key, or none at all. */
-static int check_groups(PyObject *config, Py_ssize_t count)
-{
-    PyObject *groups = attribute(config, "group_ids");
-    int good;
-
-    if (groups == NULL)
-        return -1;
-    good = groups == Py_None || PySequence_Size(groups) == count;
-    Py_DECREF(groups);
-    return PyErr_Occurred() == NULL ? good : -1;
-}
-
 int put_options_take(PyObject *config, Py_ssize_t count, struct put_options *options)
 {
     uint64_t replicas = 1;
@@ -107,13 +93,13 @@ int put_options_take(PyObject *config, Py_ssize_t count, struct put_options *opt
         return 1;
     if (!attribute_number(config, "replica_num", &replicas))
         return -1;
-    good = take_pins(config, options);
-    if (good == 1)
-        good = check_groups(config, count);
-    if (good != 1)
-        return good;
     if (replicas == 0)
         return 0;
+    good = take_pins(config, options);
+    if (good == 1)
+        good = members_take(config, count, &options->members);
+    if (good != 1)
+        return good;
     options->replicas = (uint8_t)(replicas < REPLICAS_MAX ? replicas : REPLICAS_MAX);
     if (take_segment(config, options))
         return 1;
@@ -123,15 +109,17 @@ int put_options_take(PyObject *config, Py_ssize_t count, struct put_options *opt
 
 void put_options_drop(struct put_options *options)
 {
+    members_drop(&options->members);
     Py_CLEAR(options->kept);
 }
 
-void put_options_set(const struct put_options *options, struct snow_put *item)
+void put_options_set(const struct put_options *options, Py_ssize_t index, struct snow_put *item)
 {
     item->depth = SNOW_DEPTH_UNKNOWN;
     item->replicas = options->replicas;
     item->pin = options->pin;
     item->pin_ms = options->pin_ms;
+    item->member = members_of(&options->members, index);
 }
 
 /* ---- the call ------------------------------------------------------------------------------- */
@@ -243,7 +231,7 @@ static int64_t put_one(PyObject *self, PyObject *key, const struct snow_buffer *
         return -2;
     link = link_take(store);
     if (link != NULL && taken == 1 && item.size <= link->local_bytes) {
-        put_options_set(&options, &item);
+        put_options_set(&options, 0, &item);
         put_items(link, &item, &code, 1, &options);
     }
     if (link != NULL)
@@ -397,7 +385,7 @@ static bool puts_take(struct puts *puts, PyObject *self, PyObject **values,
     puts->codes = (int64_t *)(puts->items + count + 1);
     puts->link = link_take((struct store *)self);
     for (size_t i = 0; i < count; i++)
-        put_options_set(&puts->options, &puts->items[i]);
+        put_options_set(&puts->options, (Py_ssize_t)i, &puts->items[i]);
     return true;
 }
 
@@ -553,7 +541,7 @@ static PyObject *put_from(const char *function, PyObject *self, PyObject *const 
     taken = put_options_take(values[3], 1, &options);
     if (taken < 0)
         return NULL;
-    put_options_set(&options, &item);
+    put_options_set(&options, 0, &item);
     link = link_take((struct store *)self);
     if (link != NULL && taken == 1)
         put_items(link, &item, &code, 1, &options);

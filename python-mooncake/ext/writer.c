@@ -14,10 +14,12 @@ static int open_code(enum snow_status status)
     return status == SNOW_EXISTS ? CODE_EXISTS : code_of(status, KIND_PUT);
 }
 
-/* _writer(key, size, config): a Writer, or a code. */
+/* _writer(key, size, config, index, count): a Writer, or a code.  The key is the index-th of count
+ * that the configuration is for. */
 PyObject *store_writer(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    static const struct args_spec spec = {"_writer", 3, 3, {"key", "size", "config", NULL}};
+    static const struct args_spec spec = {
+        "_writer", 5, 5, {"key", "size", "config", "index", "count", NULL}};
     struct store *store = (struct store *)self;
     PyObject *values[ARGS_MAX];
     struct put_options options;
@@ -25,15 +27,18 @@ PyObject *store_writer(PyObject *self, PyObject *const *args, Py_ssize_t count, 
     struct snow_writer *opened = NULL;
     enum snow_status status;
     uint64_t size = 0;
+    uint64_t index = 0;
+    uint64_t keys = 0;
     struct link *link;
     struct writer *made;
     int taken;
 
     if (!args_take(&spec, args, count, names, values) || !args_key(values[0], &item.key) ||
-        !take_uint64(values[1], "size", &size) ||
-        (taken = put_options_take(values[2], 1, &options)) < 0)
+        !take_uint64(values[1], "size", &size) || !take_uint64(values[3], "index", &index) ||
+        !take_uint64(values[4], "count", &keys) ||
+        (taken = put_options_take(values[2], (Py_ssize_t)keys, &options)) < 0)
         return NULL;
-    link = taken == 1 ? link_take(store) : NULL;
+    link = taken == 1 && index < keys ? link_take(store) : NULL;
     if (link == NULL) {
         put_options_drop(&options);
         return PyLong_FromLong(CODE_INVALID);
@@ -41,7 +46,7 @@ PyObject *store_writer(PyObject *self, PyObject *const *args, Py_ssize_t count, 
     struct snow_call call = link_call(link, 0);
 
     item.size = size;
-    put_options_set(&options, &item);
+    put_options_set(&options, (Py_ssize_t)index, &item);
     call.segment = options.segment;
     Py_BEGIN_ALLOW_THREADS;
     status = snow_writer_open(link->client, &item, HOLD_MS, &call, &opened);

@@ -18,6 +18,8 @@ _USED = {
     "rpc_address": (TEXT, "0.0.0.0"), "rpc_interface": (TEXT, ""),
     "metrics_port": (INT, 9003), "metrics_host": (TEXT, "0.0.0.0"),
     "default_kv_lease_ttl": (MILLISECONDS, 10000), "client_ttl": (INT, 10),
+    "default_kv_soft_pin_ttl": (MILLISECONDS, 1800000),
+    "allow_evict_soft_pinned_objects": (BOOL, True),
     "enable_http_metadata_server": (BOOL, False), "http_metadata_server_port": (INT, 8080),
     "http_metadata_server_host": (TEXT, "0.0.0.0"), "cluster_id": (TEXT, "mooncake_cluster"),
 }
@@ -40,9 +42,7 @@ _DISK = {
 _WITHOUT_EFFECT = {
     "rpc_thread_num": (INT, 0), "max_threads": (INT, 16), "rpc_conn_timeout_seconds": (INT, 0),
     "rpc_enable_tcp_no_delay": (BOOL, True), "enable_metric_reporting": (BOOL, True),
-    "default_kv_soft_pin_ttl": (MILLISECONDS, 1800000),
-    "max_kv_soft_pin_ttl": (MILLISECONDS, 86400000),
-    "allow_evict_soft_pinned_objects": (BOOL, True), "eviction_ratio": (RATIO, 0.05),
+    "max_kv_soft_pin_ttl": (MILLISECONDS, 86400000), "eviction_ratio": (RATIO, 0.05),
     "eviction_high_watermark_ratio": (RATIO, 0.90),
     "enable_metadata_cleanup_on_timeout": (BOOL, False),
     "put_start_discard_timeout_sec": (INT, 30), "put_start_release_timeout_sec": (INT, 600),
@@ -91,6 +91,7 @@ CLIENT = {
     "enable_http_server": (BOOL, False), "http_port": (INT, 9300),
     "use_mmap_arena_allocator": (BOOL, False), "mmap_arena_pool_size": (TEXT, "8 GB"),
 }
+_SOFT_PIN_MS_MAX = 86400000
 _DEAD_AFTER_S_MIN = 6  # twice the silence after which a node is passed over
 
 
@@ -153,7 +154,10 @@ def master_command(options):
     command = ["master", "--listen", hostname.join(address, options.rpc_port or options.port),
                "--cluster", options.cluster_id, "--guard",
                "%dms" % max(options.default_kv_lease_ttl, 1), "--http-listen",
-               hostname.join(options.metrics_host, options.metrics_port)]
+               hostname.join(options.metrics_host, options.metrics_port), "--hard-pin", "100%",
+               "--soft-pin",
+               "%dms" % min(max(options.default_kv_soft_pin_ttl, 1), _SOFT_PIN_MS_MAX),
+               "--evict-soft-pinned=%s" % str(options.allow_evict_soft_pinned_objects).lower()]
     if "client_ttl" in options.given:
         command += ["--dead-after", "%ds" % max(options.client_ttl, _DEAD_AFTER_S_MIN)]
     return command

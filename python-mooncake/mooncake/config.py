@@ -85,6 +85,14 @@ def _texts_or_none(name, value):
     return None if value is None else _texts(name, value)
 
 
+def _counts_or_none(name, value):
+    if value is None or hasattr(value, "__index__"):
+        return _count_or_none(name, value)
+    if isinstance(value, (str, bytes)):
+        raise _wrong(name, "a number or a list of them", value)
+    return [_count(name, one) for one in value]
+
+
 def _data_type(name, value):
     if not isinstance(value, ObjectDataType):
         raise _wrong(name, "an ObjectDataType", value)
@@ -111,6 +119,10 @@ _FIELDS = {
     "prefer_alloc_in_same_node": (False, _flag),
     "data_type": (ObjectDataType.UNKNOWN, _data_type),
     "group_ids": (None, _texts_or_none),
+    # Snowskin's own: docs/mooncake.md, "Groups".
+    "group_sizes": (None, _counts_or_none),
+    "group_indexes": (None, _counts_or_none),
+    "group_parents": (None, _texts_or_none),
 }
 
 

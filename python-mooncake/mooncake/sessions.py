@@ -88,16 +88,17 @@ class Sessions:
             return []
         if len(keys) != len(sizes):
             return [INVALID] * len(keys)
-        return [self._put_session_start(key, size, config) for key, size in zip(keys, sizes)]
+        return [self._put_session_start(key, size, config, index, len(keys))
+                for index, (key, size) in enumerate(zip(keys, sizes))]
 
-    def _put_session_start(self, key, size, config):
+    def _put_session_start(self, key, size, *config):
         with self._lock:
             if key in self._put_sessions:
                 return INVALID
             self._put_sessions[key] = None  # being opened
         writer = INVALID
         try:
-            writer = self._writer(key, size, config)
+            writer = self._writer(key, size, *config)
         finally:
             with self._lock:
                 if isinstance(writer, int):

@@ -437,6 +437,14 @@ bool core_group_may_go(const struct core *core, const struct object *unit)
 }
 
 /* A child goes before its parent: the first leaf below it that may go. */
+static bool may_lead(const struct core *core, uint32_t record)
+{
+    uint16_t flags = core_object(core, record)->flags;
+
+    return (flags & OBJECT_LISTED) != 0 &&
+           ((flags & OBJECT_SOFT_PIN) == 0 || core->options.evict_soft_pinned);
+}
+
 uint32_t core_group_leaf(const struct core *core, uint32_t record)
 {
     uint32_t at = record;
@@ -444,7 +452,7 @@ uint32_t core_group_leaf(const struct core *core, uint32_t record)
     for (uint32_t i = 0; i < STEP_MEMBERS; i++) {
         uint32_t child = core_group_at(core, at)->child;
 
-        while (child != 0 && (core_object(core, child)->flags & OBJECT_LISTED) == 0)
+        while (child != 0 && !may_lead(core, child))
             child = core_group_at(core, child)->younger;
         if (child == 0)
             break;

@@ -56,7 +56,7 @@ void core_pin_forget(struct core *core, uint32_t number)
 }
 
 /* The pin's timer, its own or a new one. */
-static enum snow_status arm_timer(struct core *core, uint32_t number, uint32_t pin_ms)
+static enum snow_status arm_timer(struct core *core, uint32_t number, uint64_t pin_ns)
 {
     uint32_t index;
     struct pin *pin = find_pin(core, number, &index);
@@ -75,8 +75,15 @@ static enum snow_status arm_timer(struct core *core, uint32_t number, uint32_t p
         pin->object = number;
         pin->timer.on_event = on_pin_end;
     }
-    wheel_arm(&core->wheel, &pin->timer, core->now_ns + pin_ms * NS_PER_MS);
+    wheel_arm(&core->wheel, &pin->timer, core->now_ns + pin_ns);
     return SNOW_OK;
+}
+
+static uint64_t hard_pin_bytes_max(const struct core *core)
+{
+    uint64_t percent = core->options.hard_pin_percent;
+
+    return core->pool_bytes / 100 * percent + core->pool_bytes % 100 * percent / 100;
 }
 
 enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin, uint32_t pin_ms)
@@ -84,12 +91,15 @@ enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin, u
     const struct object *object = core_object(core, number);
     uint64_t bytes = core_object_bytes(core, number);
     bool was_hard = (object->flags & OBJECT_HARD_PIN) != 0;
+    uint64_t pin_ns = pin_ms * NS_PER_MS;
 
+    if (pin_ms == WIRE_PIN_CLUSTER)
+        pin_ns = core->options.soft_pin_ns;
     if (pin == WIRE_PIN_HARD && !was_hard &&
-        core->hard_pinned_bytes + bytes > core->pool_bytes / 100 * core->options.hard_pin_percent)
+        core->hard_pinned_bytes + bytes > hard_pin_bytes_max(core))
         return SNOW_LIMIT;
-    if (pin == WIRE_PIN_SOFT && pin_ms > 0) {
-        enum snow_status status = arm_timer(core, number, pin_ms);
+    if (pin == WIRE_PIN_SOFT && pin_ns > 0) {
+        enum snow_status status = arm_timer(core, number, pin_ns);
 
         if (status != SNOW_OK)
             return status;

@@ -244,7 +244,7 @@ uint32_t core_victim_next(struct core *core, struct segment *segment)
         number = core->policy->victim(core, segment);
     for (uint32_t i = 0; i < WIRE_PRIORITY_MAX && number == 0; i++)
         number = segment->kept[i].old;
-    if (number == 0)
+    if (number == 0 && core->options.evict_soft_pinned)
         number = segment->soft.old;
     return number != 0 && core_object(core, number)->state == OBJECT_GROUP
                ? core_group_leaf(core, number)

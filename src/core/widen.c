@@ -60,6 +60,8 @@ static uint64_t score_of(struct core *core, const struct segment *segment, uint3
     object = core_object(core, number);
     if ((object->flags & OBJECT_LISTED) == 0)
         return BLOCKED;
+    if ((object->flags & OBJECT_SOFT_PIN) && !core->options.evict_soft_pinned)
+        return BLOCKED;
     if (object->flags & (OBJECT_SOFT_PIN | OBJECT_PRIORITY))
         return SOFT_SCORE;
     if (object->flags & OBJECT_DONE)

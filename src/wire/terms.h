@@ -78,6 +78,8 @@ enum wire_group_hold {
 #define WIRE_HINT_ALL 0x1fu
 #define WIRE_PRIORITY_MAX 7u
 
+#define WIRE_PIN_CLUSTER UINT32_MAX /* pin_ms: as long as the master is set to */
+
 /* lookup_req.flags */
 #define WIRE_LOOKUP_PLACES (1u << 0)    /* answer where the bytes are */
 #define WIRE_LOOKUP_LEASE (1u << 1)     /* do not evict what was found for a while */

@@ -56,7 +56,11 @@ def test_flags():
     assert options.client_ttl == 30 and options.enable_http_metadata_server
     assert cli.master_command(options) == [
         "master", "--listen", "0.0.0.0:1", "--cluster", "mooncake_cluster", "--guard",
-        "999999ms", "--http-listen", "0.0.0.0:9003", "--dead-after", "30s"]
+        "999999ms", "--http-listen", "0.0.0.0:9003", "--hard-pin", "100%", "--soft-pin",
+        "1800000ms", "--evict-soft-pinned=true", "--dead-after", "30s"]
+    command = cli.master_command(options_of("-default_kv_soft_pin_ttl=999999",
+                                            "--allow_evict_soft_pinned_objects=false"))
+    assert command[-2:] == ["999999ms", "--evict-soft-pinned=false"]
     assert options_of("--default_kv_lease_ttl=5s").default_kv_lease_ttl == 5000
     assert cli.master_command(options_of("--port=7", "--rpc_address=::1"))[2] == "[::1]:7"
 

@@ -300,6 +300,38 @@ static void test_soft_pins_go_last(void **state)
     world_deinit(world);
 }
 
+static void test_soft_pins_that_stay(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    struct wire_key key = {.key = world_key("a0")};
+    struct wire_pin_req pin = {
+        .pin = WIRE_PIN_SOFT, .pin_ms = WIRE_PIN_CLUSTER, .keys = &key, .keys_count = 1};
+    struct world_request *request;
+
+    (void)state;
+    world_init(world);
+    world->options.evict_soft_pinned = false;
+    world->options.soft_pin_ns = 4 * NS_PER_S;
+    world_open(world);
+    small.node = node_start(world, 2 * PAGE + 4096, 64);
+    small.session = session_open(world, 0);
+    put(world, small.session, "a0", PAGE);
+    world_ask(world, small.session, WIRE_pin, &pin, 1, 1000);
+    put_batch(world, small.session, "b", 2, 0); /* one takes the place of the other */
+    assert_int_equal(count_there(world, small.session, "b", 2), 1);
+    request = put_send(world, small.session, put_message(world, 9, "x", 2 * PAGE), 1000);
+    world_run(world, 1100 * NS_PER_MS);
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_NO_SPACE);
+    assert_int_equal(lookup_status(world, small.session, "a0"), SNOW_OK);
+    /* When its time is over, here what the master is set to, it goes like others. */
+    world_live(world, 5 * NS_PER_S);
+    assert_int_equal(lookup(world, small.session, "a0")->flags, 0);
+    put(world, small.session, "y", 2 * PAGE);
+    world_deinit(world);
+}
+
 static void test_pin_with_put(void **state)
 {
     struct small_world small;
@@ -647,6 +679,7 @@ int main(void)
         cmocka_unit_test(test_order_of_waiting),
         cmocka_unit_test(test_no_space),
         cmocka_unit_test(test_soft_pins_go_last),
+        cmocka_unit_test(test_soft_pins_that_stay),
         cmocka_unit_test(test_pin_with_put),
         cmocka_unit_test(test_leases),
         cmocka_unit_test(test_holds),
