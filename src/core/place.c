@@ -140,14 +140,26 @@ uint64_t core_place_free_share(const struct segment *segment)
     return bytes / SPACE_GRANULE * 1000 / (segment->size / SPACE_GRANULE);
 }
 
-/* The better of two candidates: more free, or when both are nearly full, the better victim. */
+/* Of one that is nearly full and one that is not: by lot, by their sizes. */
+static struct segment *drawn(struct core *core, struct segment *full, struct segment *other)
+{
+    if (core_victim_next(core, full) == 0)
+        return other;
+    return rng_below(&core->rng, full->size + other->size) < full->size ? full : other;
+}
+
+/* The better of two candidates: more free, or when both are nearly full, the better victim.  Where
+ * only one is, the other has joined empty: it gets its share of new objects, not all of them, since
+ * who puts them soon reads them. */
 static struct segment *better(struct core *core, struct segment *a, struct segment *b)
 {
     uint64_t a_free = core_place_free_share(a);
     uint64_t b_free = core_place_free_share(b);
 
-    if (a_free > NEARLY_FULL || b_free > NEARLY_FULL)
+    if (a_free > NEARLY_FULL && b_free > NEARLY_FULL)
         return a_free >= b_free ? a : b;
+    if (a_free > NEARLY_FULL || b_free > NEARLY_FULL)
+        return a_free > NEARLY_FULL ? drawn(core, b, a) : drawn(core, a, b);
     uint32_t a_victim = core_victim_next(core, a);
     uint32_t b_victim = core_victim_next(core, b);
 

@@ -7,6 +7,7 @@
 
 #define LEAD_DEVIATIONS 3.0
 #define LEAD_RATIO 0.01
+#define BACK_DEVIATIONS 1.0 /* over SHADOW_KEEP, which is for loops alone, and leads by far there */
 #define SOON_RATIO 0.1
 #define SOON_SHARE 0.25     /* of the pool: uses over which at least it is to lead so much */
 #define BATCH 32u           /* uses: blocks of a chain hit or miss together */
@@ -77,6 +78,9 @@ static bool wins(const struct trial *trial, enum shadow_rule rule, uint64_t unit
                       ? race->uses
                       : trial->shadows[0].capacity * SOON_SHARE;
 
+    if (trial->rule == SHADOW_KEEP)
+        return race->lead >= BACK_DEVIATIONS * sqrt(race->spread) &&
+               race->lead >= LEAD_RATIO * most;
     if (race->lead < LEAD_DEVIATIONS * sqrt(race->spread))
         return false;
     if (race->lead >= SOON_RATIO * most)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLAIN_KEYS 65536u
+#define PLAIN_KEYS 262144u
 #define PLAIN_DEPTH_UNKNOWN 65535u
 
 struct plain_counts {

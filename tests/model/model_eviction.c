@@ -1,6 +1,9 @@
 /* The policy of reuse-rate classes against a slow, plain model of it: the core evicts the same
  * objects in the same order, over random operations and over the beginnings of both traces.
- * The trial is held to its first rule: model_streams.c tells what it is good for. */
+ * The trial is held to its first rule: model_streams.c tells what it is good for.
+ *
+ *   model_eviction          all tests
+ *   model_eviction whole    blocks of unequal sizes, over both whole traces: minutes */
 #include "eviction_core.h"
 #include "eviction_model.h"
 
@@ -185,7 +188,8 @@ static void test_synthetic(void **state)
 
 /* ---- blocks of unequal sizes ---- */
 
-#define SIZES_REQUESTS 2500u
+static const char *sizes_trace = "conversation";
+static uint32_t sizes_requests = 2500; /* of the trace, at most */
 
 static uint32_t chain_of[PLAIN_KEYS]; /* first id of the first chain that names the block, plus 1 */
 
@@ -238,14 +242,13 @@ static uint64_t play_plain(struct plain *plain, uint64_t units, const uint32_t *
 /* Reads the requests, names first chains; returns the units of memory of all blocks. */
 static uint64_t read_sizes(void)
 {
-    FILE *file = bed_trace_open("conversation");
+    FILE *file = bed_trace_open(sizes_trace);
     uint32_t keys[BED_ITEMS];
     uint64_t units = 0;
 
     memset(chain_of, 0, sizeof(chain_of));
-    for (uint32_t i = 0; i < SIZES_REQUESTS; i++) {
-        uint32_t count = bed_trace_next(file, keys);
-
+    for (uint32_t i = 0, count; i < sizes_requests && (count = bed_trace_next(file, keys)) > 0;
+         i++) {
         for (uint32_t j = 0; j < count; j++) {
             assert_true(keys[j] < PLAIN_KEYS);
             if (chain_of[keys[j]] != 0)
@@ -263,7 +266,7 @@ static double play_sizes(uint32_t policy, uint64_t units, double *plain_percent)
 {
     struct bed *bed = bed_open(policy, units, BED_ITEMS * 256, PLAIN_KEYS);
     struct plain *plain = malloc(sizeof(*plain));
-    FILE *file = bed_trace_open("conversation");
+    FILE *file = bed_trace_open(sizes_trace);
     uint32_t keys[BED_ITEMS];
     uint64_t all = 0;
     uint64_t hits = 0;
@@ -272,8 +275,8 @@ static double play_sizes(uint32_t policy, uint64_t units, double *plain_percent)
     assert_non_null(plain);
     plain_init(plain, (uint32_t)(units / 128)); /* objects, about */
     bed->size_of = size_of;
-    for (uint32_t i = 0; i < SIZES_REQUESTS; i++) {
-        uint32_t count = bed_trace_next(file, keys);
+    for (uint32_t i = 0, count; i < sizes_requests && (count = bed_trace_next(file, keys)) > 0;
+         i++) {
         uint32_t found = bed_play(bed, keys, count, BED_ITEMS, 0);
 
         for (uint32_t j = 0; j < count; j++) {
@@ -302,9 +305,21 @@ static void test_sizes(void **state)
         double rrc = play_sizes(CORE_POLICY_RRC, units / 100 * percent, &plain);
         double lru = play_sizes(CORE_POLICY_LRU, units / 100 * percent, NULL);
 
+        printf("%s, %2u %%: rrc %.2f, its model %.2f, lru %.2f %% of bytes\n", sizes_trace, percent,
+               rrc, plain, lru);
         assert_true(rrc > plain - 0.5);
-        assert_true(rrc > lru);
+        /* 1 % of `synthetic` holds five of its larger chains: LRU hits more than the policy. */
+        assert_true(rrc > lru || plain < lru);
     }
+}
+
+static void test_sizes_whole(void **state)
+{
+    (void)state;
+    sizes_requests = UINT32_MAX;
+    test_sizes(NULL);
+    sizes_trace = "synthetic";
+    test_sizes(NULL);
 }
 
 /* ---- random operations ---- */
@@ -387,8 +402,9 @@ static void test_random(void **state)
     run_close(run);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const struct CMUnitTest whole[] = {cmocka_unit_test(test_sizes_whole)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_conversation),
@@ -397,5 +413,9 @@ int main(void)
         cmocka_unit_test(test_sizes),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (argc == 1)
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    if (strcmp(argv[1], "whole") != 0)
+        return 2;
+    return cmocka_run_group_tests(whole, NULL, NULL);
 }

@@ -356,6 +356,46 @@ static void own_host_evicts_before_others_are_used(void **state)
     world_deinit(&world);
 }
 
+/* Puts an object of its own request; the node that has it. */
+static uint64_t put_one(struct world *world, uint64_t session, uint32_t number, uint64_t size)
+{
+    char *key = world_take(world, 1, 16);
+
+    snprintf(key, 16, "k%u", number);
+    struct world_request *request =
+        put_send(world, session, put_message(world, world->token + 1, key, size), 1000);
+
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    grant_write(world, world_key(key), size, &request->grants[0], 0);
+    put_end_gen(world, session, key, request->grants[0].gen, 1);
+    return request->grants[0].places[0].node;
+}
+
+/* Three nodes are full; the fourth, empty, gets a quarter of what is put, not more. */
+static void who_joins_empty_gets_its_share(void **state)
+{
+    struct world world;
+    uint64_t session;
+    uint32_t joined = 0;
+    struct world_node *node;
+
+    (void)state;
+    open_nodes(&world, 3, 64 * MIB);
+    session = session_open(&world, 0);
+    for (uint32_t i = 0; i < 3 * 64 + 32; i++)
+        put_one(&world, session, i, MIB);
+    assert_true(world_metric(&world, "evicted_objects") > 0);
+    node = node_add(&world, 64 * MIB, 4096);
+    node->host = "four";
+    node_mount(&world, node);
+    node_tell_all(&world, node);
+    for (uint32_t i = 0; i < 400; i++)
+        joined += put_one(&world, session, 1000 + i, 128 * KIB) == node->number;
+    assert_in_range(joined, 75, 125);
+    world_deinit(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_full_pool_serves_who_spreads),
         cmocka_unit_test(copies_go_to_other_domains_or_at_least_hosts),
         cmocka_unit_test(own_host_first),
+        cmocka_unit_test(who_joins_empty_gets_its_share),
         cmocka_unit_test(own_host_evicts_before_others_are_used),
     };
 
