@@ -158,7 +158,7 @@ static void clear_progress(void)
         fputs("\r\033[K", stderr);
 }
 
-static void spread(double *rates, uint32_t count, double to[3])
+void bench_spread(double *rates, uint32_t count, double to[3])
 {
     qsort(rates, count, sizeof(rates[0]), by_rate);
     to[0] = rates[0];
@@ -179,21 +179,21 @@ static bool run_rounds(struct bench *bench, const struct bench_row *row, struct 
             (sides[1].ops != NULL && !run_round(bench, &sides[1], i)))
             return false;
     }
-    spread(sides[0].rates, rounds, result->rate);
+    bench_spread(sides[0].rates, rounds, result->rate);
     quantiles(&sides[0].samples, &result->p50_us, &result->p99_us);
     result->wire_bytes = sides[0].wire_bytes;
-    spread(sides[0].cpu_ns, rounds, spread_ns);
+    bench_spread(sides[0].cpu_ns, rounds, spread_ns);
     result->cpu_ns = spread_ns[1];
     if (sides[1].ops != NULL) {
         result->limit = sides[1].ops->name;
-        spread(sides[1].rates, rounds, result->limit_rate);
+        bench_spread(sides[1].rates, rounds, result->limit_rate);
         quantiles(&sides[1].samples, &result->limit_p50_us, &result->limit_p99_us);
         result->limit_wire_bytes = sides[1].wire_bytes;
-        spread(sides[1].cpu_ns, rounds, spread_ns);
+        bench_spread(sides[1].cpu_ns, rounds, spread_ns);
         result->limit_cpu_ns = spread_ns[1];
     }
     if (row->op == BENCH_EXISTS) {
-        spread(server_ns, rounds, spread_ns);
+        bench_spread(server_ns, rounds, spread_ns);
         result->server_ns_per_key = spread_ns[1];
     }
     return true;
@@ -340,8 +340,13 @@ int command_bench(struct cli *cli)
         return bench_core(cli);
     if (cli->argument_count > 0 && strcmp(cli->arguments[0], "evict") == 0)
         return bench_evict(&bench);
+    if (cli->argument_count > 0 && strcmp(cli->arguments[0], "groups") == 0) {
+        bench.run = env_random(cli->env);
+        return bench_groups(&bench);
+    }
     if (cli->argument_count > 0) {
-        cli_error(cli, "%s: measures nothing; there is: core, evict, or nothing for operations",
+        cli_error(cli,
+                  "%s: measures nothing; there is: core, evict, groups, or nothing for operations",
                   cli->arguments[0]);
         return CLI_USAGE;
     }

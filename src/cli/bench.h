@@ -54,6 +54,8 @@ struct bench_samples {
 };
 
 void bench_sample(struct bench_samples *samples, uint64_t ns);
+/* Least, median and most of the rounds, which it sorts. */
+void bench_spread(double *rates, uint32_t count, double to[3]);
 
 /* What bench_report.c prints of a row. */
 struct bench_result {
@@ -143,6 +145,11 @@ int bench_core(struct cli *cli);
 
 /* What eviction costs the master: the exit status. */
 int bench_evict(struct bench *bench);
+
+/* ---- bench_groups.c ---- */
+
+/* Members of groups beside objects without, match_prefix beside exists: the exit status. */
+int bench_groups(struct bench *bench);
 
 /* ---- bench_raw.c, bench_peer.c ---- */
 

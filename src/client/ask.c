@@ -219,14 +219,14 @@ static void reverse(uint32_t *items, uint32_t count)
     }
 }
 
-/* The items of the next message, ascending. */
-static uint32_t gather(struct client_ask *ask, uint32_t *items)
+/* The items of the next message, ascending: max at most, which wait. */
+static uint32_t gather(struct client_ask *ask, uint32_t *items, uint32_t max)
 {
     size_t size = 0;
     uint32_t count = 0;
     uint32_t item = next_waiting(ask, ask->cursor);
 
-    while (item < ask->count && count < ask->part_items) {
+    while (item < ask->count) {
         size_t more = ask->ops->on_measure(ask, item);
 
         if (count > 0 && (size + more > BODY_MAX || !may_join(ask, items[count - 1], item)))
@@ -234,6 +234,8 @@ static uint32_t gather(struct client_ask *ask, uint32_t *items)
         size += more;
         items[count++] = item;
         ask->cursor = step_behind(ask, item);
+        if (count == max)
+            break; /* behind them may be thousands that are not to be asked for */
         item = next_waiting(ask, ask->cursor);
     }
     if (ask->ops->from_end)
@@ -263,7 +265,7 @@ static bool send_next(struct client_ask *ask, struct rpc_conn *conn)
     struct part *part = malloc(sizeof(*part) + max * (sizeof(part->items[0]) + 1));
     enum snow_status status = SNOW_NO_MEMORY;
     uint32_t items[LIMIT_BATCH_ITEMS];
-    uint32_t count = gather(ask, items);
+    uint32_t count = gather(ask, items, max);
 
     if (part != NULL) {
         *part =

@@ -283,6 +283,7 @@ struct client_match_op {
     struct client_ask ask;
     struct match_block *blocks; /* one a block */
     struct snow_match_run last; /* the one that goes on */
+    uint32_t opened;            /* blocks that may be asked for */
     uint32_t flags;             /* WIRE_LOOKUP_*, WIRE_MATCH_* */
 };
 

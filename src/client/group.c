@@ -1,12 +1,15 @@
 /* Groups: what puts say of them, what they are, how much of a chain is there.
  *
- * Idea.     A match is cut into messages that are under way together; what counts is how far their
- *           answers reach without a gap, so the first hole ends it, whatever the others still say.
+ * Idea.     A match is cut into messages, of which two are under way once the first has found its
+ *           blocks: most chains break early, and what lies behind a hole is not asked for.  What
+ *           counts is how far the answers reach without a gap, so the first hole ends it, whatever
+ *           the others still say.
  * Threads.  The loop's.
  */
 #include "client/inside.h"
 
-#define MATCH_PART_ITEMS 512u /* blocks of one message */
+#define MATCH_FIRST_ITEMS 512u /* blocks of the first message */
+#define MATCH_PARTS 2u         /* messages under way, when the first has found its blocks */
 
 const char *snow_group_state_name(uint32_t state)
 {
@@ -306,6 +309,19 @@ static const void *build_match(struct client_ask *ask, const uint32_t *items, ui
     return message;
 }
 
+/* Blocks that may be asked for by now. */
+static void open_parts(struct client_match_op *op)
+{
+    const struct snow_chain *chain = op->chain;
+    size_t end = chain->matched == 0 ? MATCH_FIRST_ITEMS
+                                     : chain->matched + (size_t)MATCH_PARTS * LIMIT_BATCH_ITEMS;
+
+    if (chain->matched < chain->count && op->blocks[chain->matched].stop != SNOW_OK)
+        return;
+    while (op->opened < end && op->opened < chain->count)
+        client_ask_open(&op->ask, op->opened++);
+}
+
 /* How far it is known to be there. */
 static void advance(struct client_match_op *op)
 {
@@ -351,6 +367,7 @@ static void on_match_reply(struct client_ask *ask, const uint32_t *items, uint32
                                         : SNOW_INVALID;
     }
     advance(op);
+    open_parts(op);
 }
 
 static void on_match_failed(struct client_ask *ask, uint32_t item, enum snow_status status)
@@ -369,11 +386,12 @@ static void on_match_event(struct client_ask *ask)
     } else if (op->blocks[chain->matched].stop != SNOW_OK) {
         chain->stop = op->blocks[chain->matched].stop;
         finish_match(op, op->status);
+    } else if (op->ask.waiting > 0) {
+        client_ask_pump(&op->ask);
     }
 }
 
 static const struct client_ask_ops match_ops = {.type = WIRE_match,
-                                                .part_items = MATCH_PART_ITEMS,
                                                 .on_measure = measure_match,
                                                 .on_join = join_match,
                                                 .on_build = build_match,
@@ -425,8 +443,8 @@ void client_match_start(struct client *client, struct client_match_op *op,
         client_op_hurry(&op->base);
         return;
     }
-    for (size_t i = 0; i < chain->count; i++)
-        client_ask_open(&op->ask, (uint32_t)i);
+    op->opened = 0;
+    open_parts(op);
     if (chain->count == 0)
         client_op_hurry(&op->base);
     else

@@ -67,6 +67,20 @@ class Bench(Case):
             self.assertIsNone(row["limit"])
             self.assertIsNone(row["ratio"])
 
+    def test_groups_are_measured_beside_objects_without(self):
+        for op, members, name in (("put", 8, "group_put"), ("exists", 8, "match_prefix")):
+            with self.subTest(op=op):
+                status, output, errors = run("bench", "groups", "--json", *QUICK, "--op", op,
+                                             "--batch", str(members), timeout=TEST_DEADLINE_S)
+                self.assertEqual(status, 0, errors)
+                row = json.loads(output)
+                self.assertEqual((row["op"], row["members"]), (name, members))
+                self.assertEqual(row["base"], op)
+                self.assertAlmostEqual(row["ratio"], row["items_per_s"] / row["base_per_s"],
+                                       delta=row["ratio"] / 100)
+        status, _, errors = run("bench", "groups", "--op", "get", timeout=TEST_DEADLINE_S)
+        self.assertEqual(status, 2, errors)
+
     def test_against_a_running_cluster(self):
         cluster = Process("dev", "--master-listen", "127.0.0.1:0", "--memory", "512MiB",
                           expect="ready")
