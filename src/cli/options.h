@@ -49,6 +49,9 @@ struct drain_options {
 #undef OPTION
 };
 
+/* Choices of `replay`. */
+enum replay_groups { REPLAY_GROUPS_ON, REPLAY_GROUPS_OFF };
+
 struct replay_options {
 #define OPTION OPTION_FIELD
 #include "cli/replay_options.def"

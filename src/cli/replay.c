@@ -55,10 +55,15 @@ struct cluster {
     const char *address;
 };
 
+uint64_t replay_member_bytes(const struct cli *cli)
+{
+    return (cli->replay.block_bytes_bytes + cli->replay.members - 1) / cli->replay.members;
+}
+
 /* Bytes that a block takes in the pool. */
 static uint64_t block_room(const struct cli *cli)
 {
-    return (cli->replay.block_bytes_bytes + 255) / 256 * 256;
+    return (replay_member_bytes(cli) + 255) / 256 * 256 * cli->replay.members;
 }
 
 /* --pool: percent of the distinct blocks, or (*percent 0) bytes. */
@@ -120,7 +125,8 @@ static bool start_cluster(struct cli *cli, const struct trace *trace, struct clu
     const char *token = cli->options.token;
     struct master_options options;
     uint64_t pool;
-    uint64_t reserve = 256 * cli->replay.block_bytes_bytes;
+    uint64_t reserve = 256 * block_room(cli);
+    uint64_t slot_bytes = replay_member_bytes(cli) / (cli->replay.members > 1 ? 2 : 1);
     const char *reason = "";
     char size[32];
 
@@ -131,9 +137,8 @@ static bool start_cluster(struct cli *cli, const struct trace *trace, struct clu
     options.listen = "127.0.0.1:0";
     options.token = token;
     cli->node.memory_bytes = (pool + reserve + SEGMENT_STEP - 1) / SEGMENT_STEP * SEGMENT_STEP;
-    if (cli->replay.block_bytes_bytes < cli->node.slot_bytes)
-        cli->node.slot_bytes =
-            cli->replay.block_bytes_bytes < 256 ? 256 : cli->replay.block_bytes_bytes;
+    if (slot_bytes < cli->node.slot_bytes)
+        cli->node.slot_bytes = slot_bytes < 256 ? 256 : slot_bytes;
     cli->core.reserve_bytes = cli->node.memory_bytes - pool;
     if (master_open(cli->env, &options, &cli->core, &cluster->master_log, &cluster->master,
                     &reason) != SNOW_OK) {
@@ -168,14 +173,16 @@ struct reading {
     size_t used;
     size_t room;
     uint64_t done;
+    char meet[LIMIT_NAME_SIZE + 1]; /* where the first of a client waits for the others */
     bool ended;
     bool result;
 };
 
 static bool start_worker(const struct cli *cli, const char *address, uint32_t number,
-                         struct reading *reading)
+                         const char *meet, struct reading *reading)
 {
     char worker[32];
+    char members[32];
     char clients[32];
     char block[32];
     char requests[32];
@@ -193,6 +200,12 @@ static bool start_worker(const struct cli *cli, const char *address, uint32_t nu
                     requests,
                     (char *)"--deadline",
                     deadline,
+                    (char *)"--members",
+                    members,
+                    (char *)"--groups",
+                    (char *)(uintptr_t)(cli->replay.groups == REPLAY_GROUPS_ON ? "on" : "off"),
+                    (char *)"--meet",
+                    (char *)(uintptr_t)meet,
                     (char *)"--pace",
                     (char *)cli->replay.pace,
                     (char *)"--master",
@@ -200,6 +213,7 @@ static bool start_worker(const struct cli *cli, const char *address, uint32_t nu
                     NULL};
 
     snprintf(worker, sizeof(worker), "%u", number);
+    snprintf(members, sizeof(members), "%" PRIu64, cli->replay.members);
     snprintf(clients, sizeof(clients), "%" PRIu64, cli->replay.clients);
     snprintf(block, sizeof(block), "%" PRIu64, cli->replay.block_bytes_bytes);
     snprintf(requests, sizeof(requests), "%" PRIu64, cli->replay.requests);
@@ -227,8 +241,11 @@ static void take_line(struct reading *reading, struct replay_report *report, con
 {
     json_t *root = json_loadb(line, size, 0, NULL);
     const json_t *done = json_object_get(root, "done");
+    const char *meet = json_string_value(json_object_get(root, "meet"));
 
-    if (json_is_integer(done))
+    if (meet != NULL)
+        snprintf(reading->meet, sizeof(reading->meet), "%s", meet);
+    else if (json_is_integer(done))
         take_told(reading, root);
     else if (json_is_object(root))
         reading->result = replay_report_add(report, root);
@@ -281,16 +298,39 @@ static void show_progress(const struct reading *workers, uint32_t count, uint64_
             "########################################", 40 - filled, "", done * 100 / total);
 }
 
+/* Starts them; how many.  The others of a client are told where its first one waits. */
+static uint32_t start_workers(const struct cli *cli, const char *address,
+                              struct replay_report *report, struct reading *workers, uint32_t count)
+{
+    uint32_t members = (uint32_t)cli->replay.members;
+    uint32_t started = 0;
+
+    while (started < count) {
+        struct reading *first = &workers[started / members * members];
+        struct reading *reading = &workers[started];
+
+        if (!start_worker(cli, address, started + 1, first->meet, reading))
+            break;
+        started++;
+        while (members > 1 && reading == first && first->meet[0] == 0 && !first->ended)
+            read_some(first, report);
+        if (first->ended)
+            break;
+    }
+    return started;
+}
+
 /* Runs all workers to their ends; false: one failed.  The token goes by the environment, which,
  * unlike arguments, other users do not see. */
 static bool run_workers(struct cli *cli, const struct trace *trace, const char *address,
                         struct replay_report *report, struct replay_plot *plot)
 {
     struct reading workers[WORKERS_MAX] = {0};
-    uint32_t count = (uint32_t)cli->replay.clients;
+    uint32_t count = (uint32_t)(cli->replay.clients * cli->replay.members);
     bool terminal = env_is_terminal(2);
     bool good = true;
-    uint32_t started = 0;
+    uint32_t started;
+    uint32_t left = 0;
 
     if (setenv("SNOWSKIN_TOKEN", cli->options.token, 1) != 0) {
         cli_error(cli, "out of memory");
@@ -298,15 +338,16 @@ static bool run_workers(struct cli *cli, const struct trace *trace, const char *
     }
     for (uint32_t i = 0; i < count; i++)
         workers[i].plot = plot;
-    while (started < count && start_worker(cli, address, started + 1, &workers[started]))
-        started++;
-    for (uint32_t left = started; left > 0;) {
+    started = start_workers(cli, address, report, workers, count);
+    for (uint32_t i = 0; i < started; i++)
+        left += workers[i].ended ? 0 : 1;
+    while (left > 0) {
         /* Each prints every few requests: reading one after the other keeps all pipes flowing. */
         for (uint32_t i = 0; i < started; i++) {
             if (workers[i].ended)
                 continue;
             read_some(&workers[i], report);
-            left -= workers[i].ended;
+            left -= workers[i].ended ? 1 : 0;
         }
         if (terminal)
             show_progress(workers, started, trace->request_count);
@@ -420,6 +461,22 @@ static bool pace_is_valid(const struct cli *cli)
     return false;
 }
 
+static bool members_are_valid(const struct cli *cli)
+{
+    const struct replay_options *options = &cli->replay;
+
+    if (options->clients * options->members > WORKERS_MAX) {
+        cli_error(cli,
+                  "--clients %" PRIu64 " of %" PRIu64 " members each are more than %u processes",
+                  options->clients, options->members, WORKERS_MAX);
+        return false;
+    }
+    if (options->block_bytes_bytes >= options->members)
+        return true;
+    cli_error(cli, "--members %" PRIu64 ": a block has fewer bytes", options->members);
+    return false;
+}
+
 int command_replay(struct cli *cli)
 {
     struct trace trace;
@@ -427,7 +484,8 @@ int command_replay(struct cli *cli)
     uint64_t bytes;
     int result;
 
-    if (!pace_is_valid(cli) || !pool_parse(cli, &percent, &bytes) || !cli_core_is_valid(cli))
+    if (!pace_is_valid(cli) || !members_are_valid(cli) || !pool_parse(cli, &percent, &bytes) ||
+        !cli_core_is_valid(cli))
         return CLI_USAGE;
     if (cli->replay.worker > 0)
         return replay_worker(cli);

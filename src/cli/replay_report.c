@@ -149,6 +149,11 @@ static void print_text(const struct cli *cli, const struct replay_report *report
     printf("\n  hit ratio    %6.2f %%   (an infinite cache: %.2f %%)\n",
            100 * ratio(counters->hit_blocks, counters->blocks),
            100 * ratio(trace->infinite_hits, trace->block_count));
+    if (cli->replay.members > 1)
+        printf("  partial blocks %4" PRIu64 "   (%.3f %% of those asked for; %" PRIu64
+               " members a block, groups %s)\n",
+               counters->partial_blocks, 100 * ratio(counters->partial_blocks, counters->blocks),
+               cli->replay.members, cli->replay.groups == REPLAY_GROUPS_ON ? "on" : "off");
     printf("  wrong bytes  %6" PRIu64 "     failed puts %" PRIu64 "     failed gets %" PRIu64 "\n",
            counters->wrong_bytes, counters->failed_puts, counters->failed_gets);
     printf("  evicted      %6" PRIu64 "     puts waited %" PRIu64 "     leases broken %" PRIu64

@@ -2,7 +2,8 @@
  *
  * Look up the chain; read the longest cached prefix; put the rest, continuing that read.  Every
  * byte that is read is compared with what the key says it must be. */
-#include "cli/replay.h"
+#include "cli/replay_worker.h"
+
 #include "trace/contents.h"
 
 #include <inttypes.h>
@@ -11,159 +12,151 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_ROOM 32u
 #define TELL_EVERY 64u
-
-struct latencies {
-    uint32_t *us;
-    uint64_t count;
-};
-
-struct worker {
-    struct cli *cli;
-    struct snow_client *client;
-    struct trace trace;
-    size_t block_size;
-    struct replay_counters counters;
-    struct latencies put;
-    struct latencies get;
-    struct env_loop *pacing; /* sleeps until a request is due */
-    double pace;             /* factor on time stamps; 0: as fast as possible */
-    uint64_t started_ns;
-    /* Of one request, sized for the longest. */
-    char (*keys)[KEY_ROOM];
-    struct snow_stat *stats;
-    struct snow_get *gets;
-    struct snow_put *puts;
-    uint8_t *bytes;
-};
 
 /* ---- one request ---- */
 
-static struct snow_key key_at(const struct worker *worker, uint32_t index)
+static struct snow_key key_at(const struct replay_player *player, uint32_t index)
 {
-    return (struct snow_key){.at = worker->keys[index], .size = strlen(worker->keys[index])};
+    return (struct snow_key){.at = player->keys[index], .size = strlen(player->keys[index])};
 }
 
-static uint32_t look_up(struct worker *worker, uint32_t count)
+/* What this process has of a block. */
+static uint64_t content_of(const struct replay_player *player, uint64_t block)
 {
-    uint32_t hits = 0;
+    return block ^ (uint64_t)player->ranks.rank << 56;
+}
 
+void replay_look_up(struct replay_player *player, uint32_t count)
+{
     for (uint32_t i = 0; i < count; i++)
-        worker->stats[i] = (struct snow_stat){.key = key_at(worker, i)};
-    snow_exists(worker->client, worker->stats, count, NULL);
-    while (hits < count && worker->stats[hits].status == SNOW_OK)
-        hits++;
-    return hits;
+        player->stats[i] = (struct snow_stat){.key = key_at(player, i)};
+    snow_exists(player->client, player->stats, count, NULL);
 }
 
-static void note(struct latencies *latencies, uint64_t ns)
+static void note(struct replay_latencies *latencies, uint64_t ns)
 {
     uint64_t us = ns / NS_PER_US;
 
     latencies->us[latencies->count++] = us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
 }
 
-/* Reads the prefix; returns how much of it was read and is right. */
-static uint32_t read_prefix(struct worker *worker, const uint64_t *blocks, uint32_t count,
-                            snow_read_id *read_id)
+uint32_t replay_read(struct replay_player *player, const uint64_t *blocks, uint32_t count,
+                     snow_read_id *read_id)
 {
     struct snow_call call = {.read_id = read_id};
-    uint64_t before_ns = env_now_ns(worker->cli->env);
+    uint64_t before_ns = env_now_ns(player->cli->env);
     uint32_t right = 0;
     bool whole = true;
 
     for (uint32_t i = 0; i < count; i++)
-        worker->gets[i] = (struct snow_get){.key = key_at(worker, i),
-                                            .to = worker->bytes + i * worker->block_size,
-                                            .room = worker->block_size};
-    snow_get(worker->client, worker->gets, count, &call);
-    note(&worker->get, env_now_ns(worker->cli->env) - before_ns);
+        player->gets[i] = (struct snow_get){.key = key_at(player, i),
+                                            .to = player->bytes + i * player->block_size,
+                                            .room = player->block_size};
+    snow_get(player->client, player->gets, count, &call);
+    if (read_id != NULL)
+        note(&player->get, env_now_ns(player->cli->env) - before_ns);
     for (uint32_t i = 0; i < count; i++) {
-        const struct snow_get *get = &worker->gets[i];
+        const struct snow_get *get = &player->gets[i];
 
         if (get->status == SNOW_OK) {
-            uint64_t wrong = get->size == worker->block_size
-                                 ? trace_block_differs(blocks[i], get->to, get->size)
-                                 : worker->block_size;
+            uint64_t wrong =
+                get->size == player->block_size
+                    ? trace_block_differs(content_of(player, blocks[i]), get->to, get->size)
+                    : player->block_size;
 
-            worker->counters.wrong_bytes += wrong;
-            worker->counters.get_bytes += get->size;
-            whole = whole && wrong == 0;
+            player->counters.wrong_bytes += wrong;
+            player->counters.get_bytes += get->size;
+            player->found[i] = wrong == 0;
         } else {
             /* Evicted between look-up and read: a miss.  Anything else is a failure. */
-            worker->counters.failed_gets += get->status != SNOW_NOT_FOUND;
-            whole = false;
+            player->counters.failed_gets += get->status != SNOW_NOT_FOUND;
+            player->found[i] = 0;
         }
+        whole = whole && player->found[i];
         right += whole;
     }
     return right;
 }
 
-static void put_rest(struct worker *worker, const uint64_t *blocks, uint32_t from, uint32_t count,
-                     snow_read_id read_id)
+void replay_put(struct replay_player *player, const uint64_t *blocks, uint32_t from, uint32_t count,
+                snow_read_id read_id)
 {
     struct snow_call call = {.continues = read_id};
     uint64_t before_ns;
 
     for (uint32_t i = from; i < count; i++) {
-        uint8_t *bytes = worker->bytes + i * worker->block_size;
+        uint8_t *bytes = player->bytes + i * player->block_size;
 
-        trace_block_fill(blocks[i], bytes, worker->block_size);
-        worker->puts[i] = (struct snow_put){
-            .key = key_at(worker, i), .from = bytes, .size = worker->block_size, .depth = i};
+        trace_block_fill(content_of(player, blocks[i]), bytes, player->block_size);
+        player->puts[i] = (struct snow_put){
+            .key = key_at(player, i), .from = bytes, .size = player->block_size, .depth = i};
+        if (player->ranks.count > 1 && player->cli->replay.groups == REPLAY_GROUPS_ON)
+            player->puts[i].member = &player->memberships[i];
     }
-    before_ns = env_now_ns(worker->cli->env);
-    snow_put(worker->client, worker->puts + from, count - from, &call);
-    note(&worker->put, env_now_ns(worker->cli->env) - before_ns);
+    before_ns = env_now_ns(player->cli->env);
+    snow_put(player->client, player->puts + from, count - from, &call);
+    note(&player->put, env_now_ns(player->cli->env) - before_ns);
     for (uint32_t i = from; i < count; i++) {
-        enum snow_status status = worker->puts[i].status;
+        enum snow_status status = player->puts[i].status;
 
-        worker->counters.put_bytes += status == SNOW_OK ? worker->block_size : 0;
+        player->counters.put_bytes += status == SNOW_OK ? player->block_size : 0;
         if (snow_status_verdict(status) == SNOW_DONE)
             continue;
-        if (worker->counters.failed_puts++ == 0)
-            cli_error(worker->cli, "put of %s: %s", worker->keys[i], snow_status_name(status));
+        if (player->counters.failed_puts++ == 0)
+            cli_error(player->cli, "put of %s: %s", player->keys[i], snow_status_name(status));
     }
 }
 
-static void play(struct worker *worker, const struct trace_request *request)
+/* Whole blocks. */
+static void play_whole(struct replay_player *player, const struct trace_request *request)
 {
-    const uint64_t *blocks = worker->trace.blocks + request->first;
+    const uint64_t *blocks = player->trace.blocks + request->first;
     snow_read_id read_id = 0;
-    uint32_t hits;
+    uint32_t hits = 0;
 
     for (uint32_t i = 0; i < request->count; i++)
-        snprintf(worker->keys[i], KEY_ROOM, "block-%016" PRIx64, blocks[i]);
-    hits = look_up(worker, request->count);
+        snprintf(player->keys[i], REPLAY_KEY_ROOM, "block-%016" PRIx64, blocks[i]);
+    replay_look_up(player, request->count);
+    while (hits < request->count && player->stats[hits].status == SNOW_OK)
+        hits++;
     if (hits > 0)
-        hits = read_prefix(worker, blocks, hits, &read_id);
+        hits = replay_read(player, blocks, hits, &read_id);
     if (hits < request->count)
-        put_rest(worker, blocks, hits, request->count, read_id);
-    worker->counters.requests++;
-    worker->counters.blocks += request->count;
-    worker->counters.hit_blocks += hits;
+        replay_put(player, blocks, hits, request->count, read_id);
+    player->counters.requests++;
+    player->counters.blocks += request->count;
+    player->counters.hit_blocks += hits;
 }
 
 /* ---- the part of the trace ---- */
 
+static bool play(struct replay_player *player, const struct trace_request *request)
+{
+    player->played++;
+    if (player->ranks.count > 1)
+        return replay_members_play(player, request);
+    play_whole(player, request);
+    return true;
+}
+
 /* What the parent knows. */
 struct told {
-    uint64_t requests;
+    uint64_t played; /* requests; those of the first process of a client count */
     uint64_t blocks;
     uint64_t hit_blocks;
     uint64_t gets; /* latencies */
     uint64_t puts;
 };
 
-static void wait_until_due(struct worker *worker, const struct trace_request *request)
+static void wait_until_due(struct replay_player *player, const struct trace_request *request)
 {
     uint64_t due_ns =
-        worker->started_ns + (uint64_t)((double)request->at_ms * worker->pace * (double)NS_PER_MS);
+        player->started_ns + (uint64_t)((double)request->at_ms * player->pace * (double)NS_PER_MS);
     uint64_t now_ns;
 
-    while (worker->pace > 0 && (now_ns = env_now_ns(worker->cli->env)) < due_ns)
-        env_loop_turn(worker->pacing, due_ns - now_ns, 0);
+    while (player->pace > 0 && (now_ns = env_now_ns(player->cli->env)) < due_ns)
+        env_loop_turn(player->pacing, due_ns - now_ns, 0);
 }
 
 static int by_time(const void *a, const void *b)
@@ -175,7 +168,7 @@ static int by_time(const void *a, const void *b)
 }
 
 /* Of what was noted from `from` on; 0: nothing was. */
-static uint32_t median_us(const struct latencies *latencies, uint64_t from)
+static uint32_t median_us(const struct replay_latencies *latencies, uint64_t from)
 {
     uint32_t us[TELL_EVERY];
     uint64_t count = latencies->count - from;
@@ -188,39 +181,41 @@ static uint32_t median_us(const struct latencies *latencies, uint64_t from)
 }
 
 /* What was done since the last time, for the bar and the plot. */
-static void tell(const struct worker *worker, struct told *told)
+static void tell(const struct replay_player *player, struct told *told)
 {
     printf("{\"done\": %" PRIu64 ", \"blocks\": %" PRIu64 ", \"hit_blocks\": %" PRIu64
            ", \"get_us\": %u, \"put_us\": %u}\n",
-           worker->counters.requests, worker->counters.blocks - told->blocks,
-           worker->counters.hit_blocks - told->hit_blocks, median_us(&worker->get, told->gets),
-           median_us(&worker->put, told->puts));
+           player->counters.requests, player->counters.blocks - told->blocks,
+           player->counters.hit_blocks - told->hit_blocks, median_us(&player->get, told->gets),
+           median_us(&player->put, told->puts));
     fflush(stdout);
-    *told = (struct told){.requests = worker->counters.requests,
-                          .blocks = worker->counters.blocks,
-                          .hit_blocks = worker->counters.hit_blocks,
-                          .gets = worker->get.count,
-                          .puts = worker->put.count};
+    *told = (struct told){.played = player->played,
+                          .blocks = player->counters.blocks,
+                          .hit_blocks = player->counters.hit_blocks,
+                          .gets = player->get.count,
+                          .puts = player->put.count};
 }
 
-static void play_part(struct worker *worker)
+static bool play_part(struct replay_player *player)
 {
-    uint64_t step = worker->cli->replay.clients;
-    uint64_t first = worker->cli->replay.worker - 1;
+    uint64_t step = player->cli->replay.clients;
+    uint64_t first = (player->cli->replay.worker - 1) / player->ranks.count;
     struct told told = {0};
 
-    worker->started_ns = env_now_ns(worker->cli->env);
-    for (uint64_t i = first; i < worker->trace.request_count; i += step) {
-        wait_until_due(worker, &worker->trace.requests[i]);
-        play(worker, &worker->trace.requests[i]);
-        if (worker->counters.requests - told.requests >= TELL_EVERY)
-            tell(worker, &told);
+    player->started_ns = env_now_ns(player->cli->env);
+    for (uint64_t i = first; i < player->trace.request_count; i += step) {
+        wait_until_due(player, &player->trace.requests[i]);
+        if (!play(player, &player->trace.requests[i]))
+            return false;
+        if (player->played - told.played >= TELL_EVERY)
+            tell(player, &told);
     }
-    if (worker->counters.requests > told.requests)
-        tell(worker, &told);
+    if (player->played > told.played)
+        tell(player, &told);
+    return true;
 }
 
-static json_t *json_of(const struct latencies *latencies)
+static json_t *json_of(const struct replay_latencies *latencies)
 {
     json_t *list = json_array();
 
@@ -229,17 +224,17 @@ static json_t *json_of(const struct latencies *latencies)
     return list;
 }
 
-static void print_result(const struct worker *worker)
+static void print_result(const struct replay_player *player)
 {
     json_t *result = json_object();
     char *text;
 
 #define ROW(name) \
-    json_object_set_new(result, #name, json_integer((json_int_t)worker->counters.name));
+    json_object_set_new(result, #name, json_integer((json_int_t)player->counters.name));
     REPLAY_COUNTERS(ROW)
 #undef ROW
-    json_object_set_new(result, "put_us", json_of(&worker->put));
-    json_object_set_new(result, "get_us", json_of(&worker->get));
+    json_object_set_new(result, "put_us", json_of(&player->put));
+    json_object_set_new(result, "get_us", json_of(&player->get));
     text = json_dumps(result, JSON_COMPACT);
     if (text != NULL)
         puts(text);
@@ -248,58 +243,86 @@ static void print_result(const struct worker *worker)
     json_decref(result);
 }
 
-static bool make_room(struct worker *worker)
+static bool make_room(struct replay_player *player)
 {
     uint32_t longest = 0;
 
-    for (uint64_t i = 0; i < worker->trace.request_count; i++) {
-        if (worker->trace.requests[i].count > longest)
-            longest = worker->trace.requests[i].count;
+    for (uint64_t i = 0; i < player->trace.request_count; i++) {
+        if (player->trace.requests[i].count > longest)
+            longest = player->trace.requests[i].count;
     }
-    worker->keys = calloc(longest, sizeof(*worker->keys));
-    worker->stats = calloc(longest, sizeof(*worker->stats));
-    worker->gets = calloc(longest, sizeof(*worker->gets));
-    worker->puts = calloc(longest, sizeof(*worker->puts));
-    worker->bytes = calloc(longest, worker->block_size);
-    worker->put.us = calloc(worker->trace.request_count, sizeof(uint32_t));
-    worker->get.us = calloc(worker->trace.request_count, sizeof(uint32_t));
-    return worker->keys != NULL && worker->stats != NULL && worker->gets != NULL &&
-           worker->puts != NULL && worker->bytes != NULL && worker->put.us != NULL &&
-           worker->get.us != NULL;
+    player->keys = calloc(longest, sizeof(*player->keys));
+    player->stats = calloc(longest, sizeof(*player->stats));
+    player->gets = calloc(longest, sizeof(*player->gets));
+    player->puts = calloc(longest, sizeof(*player->puts));
+    player->bytes = calloc(longest, player->block_size);
+    player->found = calloc(longest, 1);
+    player->ids = calloc(longest, sizeof(*player->ids));
+    player->chain = calloc(longest, sizeof(*player->chain));
+    player->memberships = calloc(longest, sizeof(*player->memberships));
+    player->sums = calloc(longest, 1);
+    player->put.us = calloc(player->trace.request_count, sizeof(uint32_t));
+    player->get.us = calloc(player->trace.request_count, sizeof(uint32_t));
+    return player->keys != NULL && player->stats != NULL && player->gets != NULL &&
+           player->puts != NULL && player->bytes != NULL && player->found != NULL &&
+           player->ids != NULL && player->chain != NULL && player->memberships != NULL &&
+           player->sums != NULL && player->put.us != NULL && player->get.us != NULL;
 }
 
-static void free_room(struct worker *worker)
+static void free_room(struct replay_player *player)
 {
-    free(worker->keys);
-    free(worker->stats);
-    free(worker->gets);
-    free(worker->puts);
-    free(worker->bytes);
-    free(worker->put.us);
-    free(worker->get.us);
-    trace_free(&worker->trace);
+    free(player->keys);
+    free(player->stats);
+    free(player->gets);
+    free(player->puts);
+    free(player->bytes);
+    free(player->found);
+    free(player->ids);
+    free(player->chain);
+    free(player->memberships);
+    free(player->sums);
+    free(player->put.us);
+    free(player->get.us);
+    trace_free(&player->trace);
+}
+
+/* The processes of a client meet before anything can fail, so that no one waits for another. */
+static bool open_ranks(struct replay_player *player)
+{
+    const struct replay_options *options = &player->cli->replay;
+    uint32_t count = (uint32_t)options->members;
+
+    if (count == 1) {
+        player->ranks.count = 1;
+        return true;
+    }
+    return replay_ranks_open(&player->ranks, player->cli, (uint32_t)(options->worker - 1) % count,
+                             count, options->meet);
 }
 
 int replay_worker(struct cli *cli)
 {
-    struct worker worker = {.cli = cli, .block_size = cli->replay.block_bytes_bytes};
+    struct replay_player player = {.cli = cli, .block_size = replay_member_bytes(cli)};
     int result = CLI_FAILED;
 
     if (strcmp(cli->replay.pace, "max") != 0)
-        worker.pace = strtod(cli->replay.pace, NULL);
-    if (!replay_trace_read(cli, &worker.trace))
-        return CLI_FAILED;
-    if (!make_room(&worker) || env_loop_create(cli->env, "pacing", &worker.pacing) != SNOW_OK)
-        cli_error(cli, "out of memory");
-    else
-        result = cli_client_open(cli, &worker.client);
-    if (result == CLI_DONE) {
-        play_part(&worker);
-        print_result(&worker);
-        snow_close(worker.client);
+        player.pace = strtod(cli->replay.pace, NULL);
+    if (open_ranks(&player) && replay_trace_read(cli, &player.trace)) {
+        if (!make_room(&player) || env_loop_create(cli->env, "pacing", &player.pacing) != SNOW_OK)
+            cli_error(cli, "out of memory");
+        else
+            result = cli_client_open(cli, &player.client);
     }
-    if (worker.pacing != NULL)
-        env_loop_destroy(worker.pacing);
-    free_room(&worker);
+    if (result == CLI_DONE) {
+        if (play_part(&player))
+            print_result(&player);
+        else
+            result = CLI_FAILED;
+        snow_close(player.client);
+    }
+    if (player.pacing != NULL)
+        env_loop_destroy(player.pacing);
+    replay_ranks_close(&player.ranks);
+    free_room(&player);
     return result;
 }

@@ -102,7 +102,8 @@ uint64_t env_cache_bytes(void);
 
 /* ---- plain sockets ---- */
 
-/* For the limit programs of `bench` alone: one system call each, over loopback. */
+/* For the limit programs of `bench` and the processes of `replay`: one system call each, over
+ * loopback. */
 MUST_CHECK enum snow_status env_raw_listen(char *address, size_t size, int *listener);
 /* Wait until there is a connection; its descriptor, or -1. */
 int env_raw_accept(int listener, const struct env_socket_options *options);

@@ -608,9 +608,10 @@ class Large(Case):
 
 
 class Replay(Case):
-    fields = {"requests", "blocks", "hit_blocks", "hit_ratio", "infinite_hit_ratio", "wrong_bytes",
-              "failed_puts", "failed_gets", "evicted_objects", "puts_waited", "leases_broken",
-              "put_bytes", "get_bytes", "wall_s", "put_us", "get_us"}
+    fields = {"requests", "blocks", "hit_blocks", "partial_blocks", "hit_ratio",
+              "infinite_hit_ratio", "wrong_bytes", "failed_puts", "failed_gets", "evicted_objects",
+              "puts_waited", "leases_broken", "put_bytes", "get_bytes", "wall_s", "put_us",
+              "get_us"}
 
     def test_a_part_of_the_trace(self):
         trace = os.path.join(SOURCE, "traces", "conversation_trace.jsonl")
