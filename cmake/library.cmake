@@ -24,8 +24,8 @@ add_custom_command(OUTPUT ${object}
 set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 
 # What that object needs, and nothing else: --no-undefined and the tests of the static library tell.
-set(SNOW_LIBRARY_NEEDS ${ISAL_LIBRARIES})
-set(SNOW_LIBRARY_REQUIRES "libisal")
+set(SNOW_LIBRARY_NEEDS ${ISAL_LIBRARIES} ${PCRE2_LIBRARIES})
+set(SNOW_LIBRARY_REQUIRES "libisal, libpcre2-8")
 
 add_library(snowskin_shared SHARED ${object} ${map})
 target_link_options(snowskin_shared PRIVATE -Wl,--version-script=${map} -Wl,--as-needed)

@@ -29,6 +29,30 @@ struct snow_member {
     uint64_t reserved[2];
 };
 
+/* How the keys of an engine tell blocks from what differs between their members. */
+enum snow_key_rule {
+    SNOW_KEY_RULE_OFF = 0,
+    SNOW_KEY_RULE_SGLANG = 1,  /* an optional tag, 64 hexadecimal digits; the rest differs */
+    SNOW_KEY_RULE_VLLM = 2,    /* tp_rank, pp_rank and group differ */
+    SNOW_KEY_RULE_LMCACHE = 3, /* the worker's number differs */
+    SNOW_KEY_RULE_CUSTOM = 4   /* by a pattern */
+};
+
+/* Groups for engines that know nothing of them (snow_options.key_rules): a put without a member
+ * becomes one when its key is as the rule says, and so do the keys in chains of groups.  Other keys
+ * are as ever. */
+struct snow_key_rules {
+    uint32_t rule;       /* enum snow_key_rule */
+    uint32_t members;    /* of each group; 0: they are open */
+    const char *pattern; /* custom: a regular expression (Perl's) that matches the whole key.  Its
+                          * fields (?<part>...), (?<part1>...) ... differ between the members; the
+                          * group's id is the key without them, or the field (?<id>...).  The field
+                          * (?<index>...) is the member's number. */
+    uint32_t no_adopt;   /* 1: what is there and in no group stays so */
+    uint32_t spare;      /* 0 */
+    uint64_t reserved[4];
+};
+
 enum snow_group_state {
     SNOW_GROUP_NONE = 0,
     SNOW_GROUP_FORMING = 1,    /* members are still to come */
@@ -122,7 +146,8 @@ struct snow_match_run {
 struct snow_chain {
     const struct snow_key *blocks; /* keys, or ids of groups, in order */
     size_t count;
-    uint32_t groups;             /* 1: they are ids; a block is there when its group is complete */
+    uint32_t groups;             /* 1: they are ids (with key rules also keys of members); a block
+                                  * is there when its group is complete */
     uint32_t members;            /* that open groups must have to count; 0: they never do */
     struct snow_match_run *runs; /* where to tell them; NULL: not wanted */
     size_t run_room;

@@ -77,6 +77,8 @@ struct snow_segment {
 
 #define SNOW_GUARD_CLUSTER UINT32_MAX
 
+struct snow_key_rules;
+
 struct snow_options {
     const char *master;   /* "host:port" */
     const char *token;    /* cluster token, NULL: none */
@@ -107,7 +109,10 @@ struct snow_options {
      * before.  (Long puts within a host have none either.) */
     uint32_t no_checksum;
     uint32_t spare; /* 0 */
-    uint64_t reserved[2];
+    /* Groups by the keys of engines that name none (groups.h); NULL: objects are in the groups that
+     * puts say. */
+    const struct snow_key_rules *key_rules;
+    uint64_t reserved[1];
 };
 
 SNOW_API void snow_options_init(struct snow_options *options);

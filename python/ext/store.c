@@ -26,6 +26,9 @@ enum open_arg {
     OPEN_LOCAL_FIRST,
     OPEN_COPY_THREADS,
     OPEN_CHECKSUM,
+    OPEN_KEY_RULES,
+    OPEN_KEY_PATTERN,
+    OPEN_KEY_MEMBERS,
     OPEN_ARGS
 };
 
@@ -71,8 +74,19 @@ static bool take_verify(PyObject *value, uint32_t *verify)
     return true;
 }
 
+static bool take_key_rules(PyObject **values, struct snow_key_rules *rules,
+                           struct snow_options *options)
+{
+    static const char *const choices[] = {"off", "sglang", "vllm", "lmcache", "custom", NULL};
+
+    options->key_rules = rules;
+    return args_choice(values[OPEN_KEY_RULES], "key_rules", choices, &rules->rule) &&
+           args_text(values[OPEN_KEY_PATTERN], "key_pattern", &rules->pattern) &&
+           args_uint32(values[OPEN_KEY_MEMBERS], "key_members", &rules->members);
+}
+
 static bool take_options(PyObject *args, PyObject *keywords, struct snow_options *options,
-                         struct snow_segment *segment)
+                         struct snow_segment *segment, struct snow_key_rules *rules)
 {
     /* In the order of enum open_arg. */
     static char *names[] = {"master",
@@ -91,15 +105,19 @@ static bool take_options(PyObject *args, PyObject *keywords, struct snow_options
                             "local_first",
                             "copy_threads",
                             "checksum",
+                            "key_rules",
+                            "key_pattern",
+                            "key_members",
                             NULL};
     PyObject *values[OPEN_ARGS] = {NULL};
     PyObject **at = values;
     uint32_t checksum = 0;
 
     snow_options_init(options);
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOOOOO", names, at, at + 1,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O$OOOOOOOOOOOOOOOOOO", names, at, at + 1,
                                      at + 2, at + 3, at + 4, at + 5, at + 6, at + 7, at + 8, at + 9,
-                                     at + 10, at + 11, at + 12, at + 13, at + 14, at + 15))
+                                     at + 10, at + 11, at + 12, at + 13, at + 14, at + 15, at + 16,
+                                     at + 17, at + 18))
         return false;
     if (!take_verify(values[OPEN_VERIFY], &options->verify) ||
         !args_flag(values[OPEN_CHECKSUM], 1, &checksum))
@@ -114,7 +132,7 @@ static bool take_options(PyObject *args, PyObject *keywords, struct snow_options
            args_choice(values[OPEN_TRANSPORT], "transport", transports, &options->transport) &&
            args_flag(values[OPEN_LOCAL_FIRST], 1, &options->local_first) &&
            args_uint32(values[OPEN_COPY_THREADS], "copy_threads", &options->copy_threads) &&
-           take_segment(values, segment, options);
+           take_key_rules(values, rules, options) && take_segment(values, segment, options);
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -122,13 +140,14 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     struct state *state = state_of_type(type);
     struct snow_options options;
     struct snow_segment segment = {0};
+    struct snow_key_rules rules = {0};
     struct snow_client *client = NULL;
     const char *reason = NULL;
     enum snow_status status;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     struct store *store;
 
-    if (state == NULL || !take_options(args, keywords, &options, &segment))
+    if (state == NULL || !take_options(args, keywords, &options, &segment, &rules))
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = snow_open(&options, &client, &reason);
@@ -724,7 +743,8 @@ static PyType_Slot slots[] = {
      "guard=None,\n"
      "      verify=True, transport='any', segment_size=0, segment_name=None,\n"
      "      segment_domain=None, segment_listen=None, segment_populate='ahead',\n"
-     "      local_first=False, copy_threads=0, checksum=True)\n--\n\n"
+     "      local_first=False, copy_threads=0, checksum=True, key_rules='off',\n"
+     "      key_pattern=None, key_members=0)\n--\n\n"
      "A connection to a cluster. Any number of threads may use one at once.\n\n"
      "timeout: seconds a call may take, if it names none. wait: of those, how long a put waits "
      "for\n"
@@ -736,7 +756,12 @@ static PyType_Slot slots[] = {
      "'127.0.0.1:0' if not given. local_first: puts go to this process's segment, else to one of "
      "this\n"
      "host, while these can take them. copy_threads: that a large copy is split over; 0: 4, or as\n"
-     "many as there are CPUs. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors:\n"
+     "many as there are CPUs. key_rules: groups by the keys of an engine that names none:\n"
+     "'sglang', 'vllm', 'lmcache', or 'custom' with key_pattern, a regular expression for the "
+     "whole\n"
+     "key with fields (?<part>...) that differ between members, or (?<id>...); key_members: of "
+     "each\n"
+     "group, 0: they are open. Keys are str (as UTF-8) or bytes, 1 to 4096 bytes. Errors:\n"
      "snowskin.Error and its subclasses."},
     {Py_tp_new, store_new},
     {Py_tp_dealloc, dealloc},

@@ -81,6 +81,9 @@ class Store:
         local_first: bool = False,
         copy_threads: int = 0,
         checksum: bool = True,
+        key_rules: Literal["off", "sglang", "vllm", "lmcache", "custom"] = "off",
+        key_pattern: str | None = None,
+        key_members: int = 0,
     ) -> Self: ...
     def put(
         self, key: Key, value: Value, *, replace: bool = False, replicas: int = 1,

@@ -33,6 +33,9 @@ struct pattern {
     pcre2_match_context *limits;
     pcre2_jit_stack *stack; /* NULL: no machine code */
     bool anchored;          /* can only match at the first byte */
+    const uint8_t *names;   /* table of the fields: number, name */
+    uint32_t name_size;     /* bytes of a row */
+    uint32_t field_count;
 };
 
 static _Thread_local char last_reason[REASON_SIZE];
@@ -45,7 +48,8 @@ static enum snow_status refuse(const char **reason, enum snow_status status, con
     return status;
 }
 
-static enum snow_status compile_code(struct bytes text, pcre2_code **code, const char **reason)
+static enum snow_status compile_code(struct bytes text, uint32_t more, pcre2_code **code,
+                                     const char **reason)
 {
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     const uint8_t *at = text.size == 0 ? (const uint8_t *)"" : text.at;
@@ -55,8 +59,9 @@ static enum snow_status compile_code(struct bytes text, pcre2_code **code, const
     if (context == NULL)
         return refuse(reason, SNOW_NO_MEMORY, "out of memory", 0);
     pcre2_set_parens_nest_limit(context, NEST_MAX);
-    *code = pcre2_compile(at, text.size, PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NO_AUTO_CAPTURE,
-                          &error, &position, context);
+    *code = pcre2_compile(at, text.size,
+                          PCRE2_NEVER_UTF | PCRE2_NEVER_UCP | PCRE2_NO_AUTO_CAPTURE | more, &error,
+                          &position, context);
     pcre2_compile_context_free(context);
     if (*code == NULL) {
         PCRE2_UCHAR what[REASON_SIZE / 2];
@@ -90,9 +95,12 @@ static enum snow_status judge_code(struct pattern *pattern, size_t text_size, co
 /* What a match needs beside the code. */
 static bool prepare(struct pattern *pattern)
 {
-    pattern->match = pcre2_match_data_create(1, NULL);
+    pattern->match = pcre2_match_data_create_from_pattern(pattern->code, NULL);
     pattern->limits = pcre2_match_context_create(NULL);
-    if (pattern->match == NULL || pattern->limits == NULL)
+    if (pattern->match == NULL || pattern->limits == NULL ||
+        pcre2_pattern_info(pattern->code, PCRE2_INFO_NAMECOUNT, &pattern->field_count) != 0 ||
+        pcre2_pattern_info(pattern->code, PCRE2_INFO_NAMEENTRYSIZE, &pattern->name_size) != 0 ||
+        pcre2_pattern_info(pattern->code, PCRE2_INFO_NAMETABLE, &pattern->names) != 0)
         return false;
     pcre2_set_depth_limit(pattern->limits, DEPTH_LIMIT);
     pcre2_set_heap_limit(pattern->limits, HEAP_LIMIT_KIB);
@@ -105,7 +113,8 @@ static bool prepare(struct pattern *pattern)
     return true;
 }
 
-enum snow_status pattern_compile(struct bytes text, struct pattern **pattern, const char **reason)
+static enum snow_status compile(struct bytes text, uint32_t more, struct pattern **pattern,
+                                const char **reason)
 {
     struct pattern *created;
     enum snow_status status;
@@ -115,7 +124,7 @@ enum snow_status pattern_compile(struct bytes text, struct pattern **pattern, co
     created = calloc(1, sizeof(*created));
     if (created == NULL)
         return refuse(reason, SNOW_NO_MEMORY, "out of memory", 0);
-    status = compile_code(text, &created->code, reason);
+    status = compile_code(text, more, &created->code, reason);
     if (status != SNOW_OK)
         goto destroy;
     status = judge_code(created, text.size, reason);
@@ -131,6 +140,17 @@ enum snow_status pattern_compile(struct bytes text, struct pattern **pattern, co
 destroy:
     pattern_destroy(created);
     return status;
+}
+
+enum snow_status pattern_compile(struct bytes text, struct pattern **pattern, const char **reason)
+{
+    return compile(text, 0, pattern, reason);
+}
+
+enum snow_status pattern_compile_whole(struct bytes text, struct pattern **pattern,
+                                       const char **reason)
+{
+    return compile(text, PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOTALL, pattern, reason);
 }
 
 /* Backtracking steps allowed from each place where a match may begin. */
@@ -154,6 +174,28 @@ enum snow_status pattern_match(struct pattern *pattern, struct bytes subject)
     if (result >= 0)
         return SNOW_OK;
     return result == PCRE2_ERROR_NOMATCH ? SNOW_NOT_FOUND : SNOW_LIMIT;
+}
+
+uint32_t pattern_field_count(const struct pattern *pattern)
+{
+    return pattern->field_count;
+}
+
+const char *pattern_field_name(const struct pattern *pattern, uint32_t index)
+{
+    return (const char *)pattern->names + index * pattern->name_size + 2;
+}
+
+struct bytes pattern_field(const struct pattern *pattern, struct bytes subject, uint32_t index)
+{
+    const uint8_t *row = pattern->names + index * pattern->name_size;
+    uint32_t number = (uint32_t)row[0] << 8 | row[1];
+    const size_t *ends = pcre2_get_ovector_pointer(pattern->match) + 2 * (size_t)number;
+
+    if (number >= pcre2_get_ovector_count(pattern->match) || ends[0] == PCRE2_UNSET ||
+        ends[1] < ends[0])
+        return bytes_of(NULL, 0);
+    return bytes_of(subject.at + ends[0], ends[1] - ends[0]);
 }
 
 void pattern_destroy(struct pattern *pattern)

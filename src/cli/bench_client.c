@@ -144,9 +144,10 @@ static bool open_client(struct client_side *side)
 {
     const struct cli *cli = side->bench->cli;
     struct snow_options options;
+    struct snow_key_rules rules;
     const char *reason = "";
 
-    cli_client_options(cli, &options);
+    cli_client_options(cli, &options, &rules);
     options.master = side->bench->cluster.address;
     options.transport = side->row.transport;
     options.copy_threads = 1; /* the limit is a memcpy by as many threads as there are clients' */

@@ -35,7 +35,8 @@ void cli_print_json(json_t *json)
     json_decref(json);
 }
 
-void cli_client_options(const struct cli *cli, struct snow_options *options)
+void cli_client_options(const struct cli *cli, struct snow_options *options,
+                        struct snow_key_rules *rules)
 {
     const struct cli_options *given = &cli->options;
 
@@ -49,15 +50,21 @@ void cli_client_options(const struct cli *cli, struct snow_options *options)
     options->send_buffer = (uint32_t)given->send_buffer_bytes;
     options->receive_buffer = (uint32_t)given->receive_buffer_bytes;
     options->user_timeout_ms = (uint32_t)(given->user_timeout_ns / NS_PER_MS);
+    *rules =
+        (struct snow_key_rules){.rule = given->key_rules,
+                                .members = (uint32_t)given->key_members,
+                                .pattern = given->key_pattern[0] == 0 ? NULL : given->key_pattern};
+    options->key_rules = rules;
 }
 
 int cli_client_open(const struct cli *cli, struct snow_client **client)
 {
     struct snow_options options;
+    struct snow_key_rules rules;
     const char *reason = "";
     enum snow_status status;
 
-    cli_client_options(cli, &options);
+    cli_client_options(cli, &options, &rules);
     status = snow_open(&options, client, &reason);
     if (status == SNOW_OK)
         return CLI_DONE;

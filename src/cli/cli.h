@@ -84,8 +84,9 @@ void cli_print_json(json_t *json);
  * bytes are "key_hex". */
 json_t *cli_json_row(struct snow_key key);
 
-/* Options of a client by those of the command line. */
-void cli_client_options(const struct cli *cli, struct snow_options *options);
+/* Options of a client by those of the command line; *rules: what they name of it. */
+void cli_client_options(const struct cli *cli, struct snow_options *options,
+                        struct snow_key_rules *rules);
 
 /* Opens a client of the cluster that the options name: CLI_DONE; else tells why not. */
 int cli_client_open(const struct cli *cli, struct snow_client **client);

@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "conf/conf.h"
+#include "snowskin/groups.h"
 #include "snowskin/snowskin.h"
 
 struct cli_options {

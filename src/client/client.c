@@ -322,9 +322,12 @@ enum snow_status client_create(struct env_loop *loop, const struct client_option
     client->patience.on_event = on_patience;
     arena_init(&client->scratch, 0);
     client_nodes_open(client);
-    status = open_all(client, reason);
+    status = client_rules_create(options->key_rules, &client->rules, reason);
+    if (status == SNOW_OK)
+        status = open_all(client, reason);
     /* Copies of rpc's serve from now on. */
     client->options.master = NULL;
+    client->options.key_rules = NULL;
     client->options.token = client->options.name = bytes_of(NULL, 0);
     if (status != SNOW_OK) {
         client_destroy(client);
@@ -380,6 +383,7 @@ void client_destroy(struct client *client)
     if (client->rpc != NULL)
         rpc_destroy(client->rpc);
     client_depths_deinit(&client->depths);
+    client_rules_destroy(client->rules);
     arena_deinit(&client->scratch);
     free(client->owed);
     free(client);

@@ -48,7 +48,8 @@ struct client_options {
     bool local_first;     /* puts go to nodes of this host, reads come from there, while they can */
     enum client_way way;
     struct transport_options transport;
-    struct env_socket_options socket; /* of all its connections; congestion is copied */
+    struct env_socket_options socket;       /* of all its connections; congestion is copied */
+    const struct snow_key_rules *key_rules; /* NULL: none; need not outlive the call */
 };
 
 /* Options of a client that says nothing. */
@@ -106,6 +107,7 @@ struct client_put_op {
     struct client_ask end;   /* put_end of written ones */
     struct client_moves moves;
     struct put_item *puts;       /* one an item */
+    struct snow_member *derived; /* by key rules; NULL: there are none */
     struct wire_key_gen *aborts; /* grants to be given back at the end of this event */
     uint32_t abort_count;
     uint64_t wait_until_ns;
@@ -140,6 +142,7 @@ struct client_writer_op {
     struct client_ask ask;       /* put_start, put_end */
     struct client_ask renew;     /* of an opening too: it is to outlast its call */
     const struct snow_put *item; /* of an opening; stays until its end */
+    struct snow_member *derived; /* by key rules; NULL: there are none */
     uint64_t wait_until_ns;
     uint64_t continues;
     uint32_t flags; /* SNOW_CALL_* */
@@ -282,6 +285,7 @@ struct client_match_op {
     struct client_op base;
     struct client_ask ask;
     struct match_block *blocks; /* one a block */
+    struct bytes *ids;          /* by key rules, of size 0: none; NULL: there are no rules */
     struct snow_match_run last; /* the one that goes on */
     uint32_t opened;            /* blocks that may be asked for */
     uint32_t flags;             /* WIRE_LOOKUP_*, WIRE_MATCH_* */

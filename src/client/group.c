@@ -21,12 +21,37 @@ const char *snow_group_state_name(uint32_t state)
 
 /* ---- members of puts ------------------------------------------------------------------------ */
 
-size_t client_member_size(const struct snow_put *item)
+enum snow_status client_members_derive(struct client *client, const struct snow_put *items,
+                                       size_t count, struct arena *arena,
+                                       struct snow_member **derived)
 {
-    if (item->member == NULL)
+    *derived = NULL;
+    if (client->rules == NULL)
+        return SNOW_OK;
+    *derived = arena_array(arena, count, sizeof(**derived));
+    if (*derived == NULL)
+        return SNOW_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].member == NULL && client_key_check(&items[i].key) == SNOW_OK)
+            (*derived)[i] = client_rules_member(client->rules, &items[i].key, arena);
+    }
+    return SNOW_OK;
+}
+
+const struct snow_member *client_member(const struct snow_put *items,
+                                        const struct snow_member *derived, size_t index)
+{
+    if (items[index].member != NULL || derived == NULL || derived[index].group.size == 0)
+        return items[index].member;
+    return &derived[index];
+}
+
+size_t client_member_size(const struct snow_member *member)
+{
+    if (member == NULL)
         return 0;
     return wire_put_group_size_min(WIRE_VERSION) + wire_put_member_size_min(WIRE_VERSION) +
-           item->member->group.size + item->member->parent.size;
+           member->group.size + member->parent.size;
 }
 
 enum snow_status client_member_check(const struct snow_member *member)
@@ -51,12 +76,13 @@ static bool is_of_group(const struct wire_put_group *group, const struct snow_me
 }
 
 bool client_members_build(struct wire_put_start_req *message, const struct snow_put *items,
-                          const uint32_t *indexes, uint32_t count, struct arena *arena)
+                          const struct snow_member *derived, const uint32_t *indexes,
+                          uint32_t count, struct arena *arena)
 {
     uint32_t members = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        members += items[indexes[i]].member != NULL;
+        members += client_member(items, derived, indexes[i]) != NULL;
     if (members == 0)
         return true;
     message->groups = arena_array(arena, members, sizeof(*message->groups));
@@ -64,7 +90,7 @@ bool client_members_build(struct wire_put_start_req *message, const struct snow_
     if (message->groups == NULL || message->members == NULL)
         return false;
     for (uint32_t i = 0; i < count; i++) {
-        const struct snow_member *member = items[indexes[i]].member;
+        const struct snow_member *member = client_member(items, derived, indexes[i]);
 
         if (member == NULL)
             continue;
@@ -277,9 +303,16 @@ void client_match_cancel(struct client_match_op *op)
     client_op_end(&op->base);
 }
 
+/* What names it: with key rules perhaps the group of its key. */
+static struct bytes block_of(const struct client_match_op *op, uint32_t item)
+{
+    return op->ids != NULL && op->ids[item].size > 0 ? op->ids[item]
+                                                     : client_key_bytes(&op->chain->blocks[item]);
+}
+
 static size_t measure_match(struct client_ask *ask, uint32_t item)
 {
-    return wire_key_size_min(WIRE_VERSION) + match_of(ask)->chain->blocks[item].size;
+    return wire_key_size_min(WIRE_VERSION) + block_of(match_of(ask), item).size;
 }
 
 static bool join_match(struct client_ask *ask, uint32_t before, uint32_t item)
@@ -305,7 +338,7 @@ static const void *build_match(struct client_ask *ask, const uint32_t *items, ui
     message->members = op->chain->members;
     message->keys_count = count;
     for (uint32_t i = 0; i < count; i++)
-        message->keys[i].key = client_key_bytes(&op->chain->blocks[items[i]]);
+        message->keys[i].key = block_of(op, items[i]);
     return message;
 }
 
@@ -399,17 +432,38 @@ static const struct client_ask_ops match_ops = {.type = WIRE_match,
                                                 .on_failed = on_match_failed,
                                                 .on_event = on_match_event};
 
-static bool chain_is_valid(const struct snow_chain *chain)
+static bool chain_is_valid(const struct client_match_op *op)
 {
+    const struct snow_chain *chain = op->chain;
     size_t limit = chain->groups ? LIMIT_GROUP_ID_SIZE : LIMIT_KEY_SIZE;
 
     if (CLIENT_RESERVED(chain) != SNOW_OK || chain->groups > 1 || chain->count > UINT32_MAX / 2 ||
         (chain->blocks == NULL && chain->count > 0) || (chain->runs == NULL && chain->run_room > 0))
         return false;
     for (size_t i = 0; i < chain->count; i++) {
-        if (chain->blocks[i].at == NULL || chain->blocks[i].size < 1 ||
-            chain->blocks[i].size > limit)
+        if (client_key_check(&chain->blocks[i]) != SNOW_OK ||
+            block_of(op, (uint32_t)i).size > limit)
             return false;
+    }
+    return true;
+}
+
+/* Ids of the groups that keys of members name.  False: no memory. */
+static bool find_ids(struct client_match_op *op)
+{
+    const struct client_rules *rules = op->base.client->rules;
+    const struct snow_chain *chain = op->chain;
+
+    op->ids = NULL;
+    if (rules == NULL || chain->groups != 1 || chain->blocks == NULL || chain->count == 0)
+        return true;
+    op->ids = arena_array(&op->base.arena, chain->count, sizeof(*op->ids));
+    if (op->ids == NULL)
+        return false;
+    for (size_t i = 0; i < chain->count; i++) {
+        if (client_key_check(&chain->blocks[i]) == SNOW_OK)
+            op->ids[i] = client_rules_group(rules, client_key_bytes(&chain->blocks[i]),
+                                            &op->base.arena, NULL);
     }
     return true;
 }
@@ -431,7 +485,12 @@ void client_match_start(struct client *client, struct client_match_op *op,
                 (call->flags & SNOW_CALL_TOUCH ? WIRE_LOOKUP_REFRESH : 0) |
                 (call->flags & SNOW_CALL_LEASE ? WIRE_LOOKUP_LEASE : 0);
     op->status = SNOW_OK;
-    if (!chain_is_valid(chain)) {
+    if (!find_ids(op)) {
+        op->status = SNOW_NO_MEMORY;
+        client_op_hurry(&op->base);
+        return;
+    }
+    if (!chain_is_valid(op)) {
         op->status = SNOW_INVALID;
         client_op_hurry(&op->base);
         return;

@@ -7,6 +7,7 @@
 #include "client/buffers.h"
 #include "client/client.h"
 #include "client/depths.h"
+#include "client/rules.h"
 #include "rpc/peer.h"
 
 /* Items of a message that bytes follow: they move while the master answers the next one. */
@@ -51,6 +52,7 @@ struct client {
     uint64_t own_node; /* incarnation of the node in this process; 0: none */
     uint32_t term;     /* of the master that the numbers of nodes are from */
     struct client_options options;
+    struct client_rules *rules; /* NULL: none */
     char congestion[ENV_CONGESTION_SIZE];
     struct rng rng;
     struct transport *transport;
@@ -166,11 +168,20 @@ uint64_t client_put_wait_until(struct client *client, const struct snow_call *ca
 
 /* ---- group.c: what puts say of groups ---- */
 
-size_t client_member_size(const struct snow_put *item); /* bytes in a message */
+/* Members of puts that say none, by the key rules; *derived NULL: there are no rules. */
+MUST_CHECK enum snow_status client_members_derive(struct client *client,
+                                                  const struct snow_put *items, size_t count,
+                                                  struct arena *arena,
+                                                  struct snow_member **derived);
+/* What a put says, or the rules; NULL: it is in no group. */
+const struct snow_member *client_member(const struct snow_put *items,
+                                        const struct snow_member *derived, size_t index);
+size_t client_member_size(const struct snow_member *member); /* bytes in a message */
 enum snow_status client_member_check(const struct snow_member *member);
 /* Groups and members of the items with these indexes.  False: no memory. */
 bool client_members_build(struct wire_put_start_req *message, const struct snow_put *items,
-                          const uint32_t *indexes, uint32_t count, struct arena *arena);
+                          const struct snow_member *derived, const uint32_t *indexes,
+                          uint32_t count, struct arena *arena);
 
 /* ---- nodes.c ---- */
 

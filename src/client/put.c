@@ -208,9 +208,11 @@ void client_put_cancel(struct client_put_op *op)
 
 static size_t measure_start(struct client_ask *ask, uint32_t item)
 {
-    const struct snow_put *put = &op_of_start(ask)->items[item];
+    const struct client_put_op *op = op_of_start(ask);
+    const struct snow_put *put = &op->items[item];
 
-    return wire_put_item_size_min(WIRE_VERSION) + put->key.size + client_member_size(put);
+    return wire_put_item_size_min(WIRE_VERSION) + put->key.size +
+           client_member_size(client_member(op->items, op->derived, item));
 }
 
 /* One position and one operation name all items of a message. */
@@ -278,7 +280,8 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
     message->items_count = count;
     for (uint32_t i = 0; i < count; i++)
         message->items[i] = client_put_wire(op->base.client, &op->items[items[i]], op->continues);
-    return client_members_build(message, op->items, items, count, arena) ? message : NULL;
+    return client_members_build(message, op->items, op->derived, items, count, arena) ? message
+                                                                                      : NULL;
 }
 
 /* Asks once more: for the same grant, or (anew) for another. */
@@ -676,6 +679,7 @@ static enum snow_status prepare(struct client_put_op *op, const struct snow_call
     size_t name_size = call->segment == NULL ? 0 : strlen(call->segment);
 
     op->puts = NULL;
+    op->derived = NULL;
     op->aborts = NULL;
     op->abort_count = 0;
     op->anew = 0;
@@ -700,7 +704,7 @@ static enum snow_status prepare(struct client_put_op *op, const struct snow_call
         client_ask_init(&op->end, op->base.client, &end_ops, (uint32_t)op->count,
                         op->base.deadline_ns, arena) != SNOW_OK)
         return SNOW_NO_MEMORY;
-    return SNOW_OK;
+    return client_members_derive(op->base.client, op->items, op->count, arena, &op->derived);
 }
 
 static enum snow_status begin(struct client_put_op *op, const struct snow_call *call)

@@ -60,6 +60,7 @@ static void fill_options(const struct snow_options *from, const char *name,
     to->guard_ms = from->guard_ms;
     to->way = (enum client_way)from->transport;
     to->local_first = from->local_first != 0;
+    to->key_rules = from->key_rules;
     if (from->connections != 0)
         to->transport.lanes = from->connections;
     to->socket.congestion = from->congestion;

@@ -254,10 +254,10 @@ void client_writer_renew_start(struct client *client, struct client_writer_op *o
 
 static size_t measure_start(struct client_ask *ask, uint32_t item)
 {
-    (void)item;
-    const struct snow_put *put = op_of(ask)->item;
+    const struct client_writer_op *op = op_of(ask);
 
-    return wire_put_item_size_min(WIRE_VERSION) + put->key.size + client_member_size(put);
+    return wire_put_item_size_min(WIRE_VERSION) + op->item->key.size +
+           client_member_size(client_member(op->item, op->derived, item));
 }
 
 static const void *build_start(struct client_ask *ask, const uint32_t *items, uint32_t count,
@@ -281,7 +281,7 @@ static const void *build_start(struct client_ask *ask, const uint32_t *items, ui
         return NULL;
     message->items_count = 1;
     message->items[0] = client_put_wire(op->base.client, op->item, op->continues);
-    return client_members_build(message, op->item, items, 1, arena) ? message : NULL;
+    return client_members_build(message, op->item, op->derived, items, 1, arena) ? message : NULL;
 }
 
 /* NULL: out of memory. */
@@ -380,6 +380,7 @@ static enum snow_status check_opening(struct client_writer_op *op, const struct 
 {
     struct client_buffers none;
     struct snow_put named = *item;
+    enum snow_status status;
     size_t name_size = call->segment == NULL ? 0 : strlen(call->segment);
 
     if (item->from != NULL || item->buffers != NULL || item->buffer_count != 0 || item->size == 0 ||
@@ -388,7 +389,10 @@ static enum snow_status check_opening(struct client_writer_op *op, const struct 
     memcpy(op->segment, call->segment == NULL ? "" : call->segment, name_size);
     op->segment[name_size] = 0;
     named.from = op; /* as if it had memory: everything else is checked alike */
-    return client_put_check(&named, &none);
+    status = client_put_check(&named, &none);
+    if (status != SNOW_OK)
+        return status;
+    return client_members_derive(op->base.client, item, 1, &op->base.arena, &op->derived);
 }
 
 void client_writer_open_start(struct client *client, struct client_writer_op *op,
@@ -396,6 +400,7 @@ void client_writer_open_start(struct client *client, struct client_writer_op *op
 {
     op_init(client, op, call);
     op->item = item;
+    op->derived = NULL;
     op->writer = NULL;
     if (op->hold_ms == 0)
         op->hold_ms = HOLD_MS;

@@ -99,3 +99,68 @@ def test_match_prefix(store):
     assert store.match_prefix(["p", "q", "none"], groups=True)[:2] == (2, "NOT_FOUND")
     with pytest.raises(snowskin.InvalidError):
         store.match_prefix(["p", ""])
+
+
+HASHES = [f"{number:064x}" for number in range(4)]
+
+
+def pages(rank, hashes=HASHES):
+    """Keys of SGLang: K and V of a rank's share of each page."""
+    return [f"{page}_{rank}_{part}" for page in hashes for part in "kv"]
+
+
+def test_key_rules_make_groups_of_an_engines_keys(dev, store):
+    options = {"key_rules": "sglang", "key_members": 4}
+    with snowskin.Store(dev.master, **options) as first, \
+         snowskin.Store(dev.master, **options) as second:
+        # What is there already, in no group, is taken in: put by one without rules.
+        store.put(pages(0)[0], b"x" * 100)
+        first.put_many(pages(0), [b"x" * 100] * 8)
+        assert store.group_stat(HASHES[0])["state"] == "forming"
+        # A plain exists finds members one by one; a match by group does not count halves.
+        assert store.exists_many(pages(0)) == [True] * 8
+        assert store.match_prefix(HASHES, groups=True)[:2] == (0, "NOT_READY")
+        second.put_many(pages(1), [b"y" * 100] * 8)
+        info = store.group_stat(HASHES[3])
+        assert info["state"] == "complete" and info["size"] == 4
+        # Blocks by their ids, or by any key of theirs.
+        assert store.match_prefix(HASHES, groups=True)[0] == 4
+        assert second.match_prefix([f"{page}_1_v" for page in HASHES], groups=True)[0] == 4
+        # A member goes, by an engine that knows no groups: nobody takes the rest for whole.
+        store.remove(f"{HASHES[2]}_0_v", force=True)
+        assert first.match_prefix(HASHES, groups=True)[:2] == (2, "GROUP_BROKEN")
+        assert first.put(f"{HASHES[2]}_0_v", b"x" * 100)
+        assert first.match_prefix(HASHES, groups=True)[0] == 4
+        # Other keys are as ever.
+        assert first.put("warmup", b"z")
+        assert first.get("warmup") == b"z"
+
+
+@pytest.mark.parametrize("rules, keys, group", [
+    ("vllm", [f"m@tp_rank:{r}@pcp0@dcp0@pp_rank:{r}@group:0@abc" for r in range(3)],
+     "m@tp_rank:@pcp0@dcp0@pp_rank:@group:@abc"),
+    ("lmcache", [f"m@3@{r}@abc@bfloat16" for r in range(3)], "m@3@@abc@bfloat16"),
+])
+def test_open_groups_by_key_rules(dev, store, rules, keys, group):
+    with snowskin.Store(dev.master, key_rules=rules) as engine:
+        engine.put_many(keys, [b"1"] * 3)
+        info = store.group_stat(group)
+        assert (info["state"], info["present"]) == ("open", 3)
+        assert store.match_prefix([group], groups=True, members=3)[0] == 1
+        assert engine.match_prefix(keys[:1], groups=True, members=3)[0] == 1
+        assert engine.match_prefix(keys[:1], groups=True, members=4)[0] == 0
+
+
+def test_key_rules_of_ones_own(dev, store):
+    pattern = "(?<id>page-[0-9]+)/(?<index>[0-9]+)"
+    options = {"key_rules": "custom", "key_pattern": pattern, "key_members": 2}
+    with snowskin.Store(dev.master, **options) as engine:
+        engine.put("page-7/1", b"b")
+        assert store.group_stat("page-7")["missing"] == [0]
+        engine.put("page-7/0", b"a")
+        assert store.group_get("page-7") == [b"a", b"b"]
+    for wrong in ({"key_rules": "custom"},
+                  {"key_rules": "sglang", "key_pattern": "(?<id>a)"},
+                  {"key_rules": "custom", "key_pattern": "(?<id>"}, {"key_rules": "nobody"}):
+        with pytest.raises((snowskin.InvalidError, ValueError), match="key_rules|pattern"):
+            snowskin.Store(dev.master, **wrong)

@@ -26,6 +26,42 @@ static void expect(const char *text, struct bytes key, enum snow_status status)
     pattern_destroy(pattern);
 }
 
+static struct bytes field_of(const struct pattern *pattern, struct bytes subject, const char *name)
+{
+    for (uint32_t i = 0; i < pattern_field_count(pattern); i++) {
+        if (strcmp(pattern_field_name(pattern, i), name) == 0)
+            return pattern_field(pattern, subject, i);
+    }
+    fail_msg("no field %s", name);
+    return bytes_of(NULL, 0);
+}
+
+static void test_fields_of_the_whole(void **state)
+{
+    struct bytes key = bytes_of_string("model@3@abc_k");
+    struct pattern *pattern = NULL;
+    const char *reason = NULL;
+
+    (void)state;
+    assert_int_equal(pattern_compile_whole(
+                         bytes_of_string("(?<id>.+)@(?<rank>[0-9]+)@(?<rest>[a-c]+)(_k|_(?<v>v))?"),
+                         &pattern, &reason),
+                     SNOW_OK);
+    assert_int_equal(pattern_field_count(pattern), 4);
+    assert_int_equal(pattern_match(pattern, key), SNOW_OK);
+    assert_true(bytes_equal(field_of(pattern, key, "id"), bytes_of_string("model")));
+    assert_true(bytes_equal(field_of(pattern, key, "rank"), bytes_of_string("3")));
+    assert_true(bytes_equal(field_of(pattern, key, "rest"), bytes_of_string("abc")));
+    assert_null(field_of(pattern, key, "v").at);
+    assert_int_equal(pattern_match(pattern, bytes_of_string("model@3@abc_k!")), SNOW_NOT_FOUND);
+    assert_int_equal(pattern_match(pattern, bytes_of_string("@3@abc_k")), SNOW_NOT_FOUND);
+    assert_int_equal(pattern_match(pattern, bytes_of_string("m\no@3@abc")), SNOW_OK);
+    pattern_destroy(pattern);
+    pattern = compile("a(b)c"); /* no name: no field */
+    assert_int_equal(pattern_field_count(pattern), 0);
+    pattern_destroy(pattern);
+}
+
 static void test_matches(void **state)
 {
     struct bytes key = bytes_of_string("model-7/layer-12/0123456789abcdef_0_k");
@@ -164,9 +200,10 @@ static void test_long_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matches),      cmocka_unit_test(test_binary_keys),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_longest),
-        cmocka_unit_test(test_catastrophic), cmocka_unit_test(test_long_keys),
+        cmocka_unit_test(test_matches),     cmocka_unit_test(test_fields_of_the_whole),
+        cmocka_unit_test(test_binary_keys), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_longest),     cmocka_unit_test(test_catastrophic),
+        cmocka_unit_test(test_long_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
