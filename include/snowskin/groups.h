@@ -142,6 +142,16 @@ struct snow_match_run {
     uint32_t spare;
 };
 
+/* What a node holds of a chain's blocks that matched, on one tier, and can be read now; copies
+ * count, also those that no run tells. */
+struct snow_match_node {
+    uint32_t node;    /* number */
+    uint32_t tier;    /* 1: memory */
+    uint32_t leading; /* blocks from the first on that are whole there: of groups every member */
+    uint32_t blocks;  /* that are whole there, with holes between them */
+    uint64_t bytes;   /* of all blocks, those that are in part elsewhere too */
+};
+
 /* How much of a chain is there, from its start to the first hole. */
 struct snow_chain {
     const struct snow_key *blocks; /* keys, or ids of groups, in order */
@@ -151,10 +161,14 @@ struct snow_chain {
     uint32_t members;            /* that open groups must have to count; 0: they never do */
     struct snow_match_run *runs; /* where to tell them; NULL: not wanted */
     size_t run_room;
+    struct snow_match_node *nodes; /* where to tell what each of them holds, for who sends requests
+                                    * there: most leading blocks first; NULL: not wanted */
+    size_t node_room;
     uint64_t reserved[2];
     /* out */
     size_t matched;        /* leading blocks that can be read */
     size_t run_count;      /* of all of them, also when there is room for fewer */
+    size_t node_count;     /* likewise */
     enum snow_status stop; /* what the next one is: NOT_FOUND, NOT_READY, GROUP_BROKEN, UNKNOWN;
                             * OK: there is none */
     uint32_t spare;

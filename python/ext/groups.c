@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#define NODES_MAX 1024u /* of a cluster */
+
 /* ---- members of puts ---- */
 
 enum member_field {
@@ -465,22 +467,58 @@ PyObject *store_group_hold_leave(PyObject *self, PyObject *const *args, Py_ssize
 
 /* ---- chains ---- */
 
-static PyObject *match_result(const struct snow_chain *chain)
+static PyObject *runs_of(const struct snow_chain *chain, bool names)
 {
     size_t told = chain->run_count < chain->run_room ? chain->run_count : chain->run_room;
     PyObject *runs = PyList_New((Py_ssize_t)told);
 
     for (size_t i = 0; i < told && runs != NULL; i++) {
-        PyObject *run =
-            Py_BuildValue("(III)", chain->runs[i].node, chain->runs[i].tier, chain->runs[i].count);
+        const struct snow_match_run *from = &chain->runs[i];
+        PyObject *run = names ? Py_BuildValue("{s:I,s:I,s:I}", "node", from->node, "tier",
+                                              from->tier, "count", from->count)
+                              : Py_BuildValue("(III)", from->node, from->tier, from->count);
 
         if (run == NULL || PyList_SetItem(runs, (Py_ssize_t)i, run) < 0)
             Py_CLEAR(runs);
     }
+    return runs;
+}
+
+static PyObject *nodes_of(const struct snow_chain *chain)
+{
+    size_t told = chain->node_count < chain->node_room ? chain->node_count : chain->node_room;
+    PyObject *nodes = PyList_New((Py_ssize_t)told);
+
+    for (size_t i = 0; i < told && nodes != NULL; i++) {
+        const struct snow_match_node *from = &chain->nodes[i];
+        PyObject *node = Py_BuildValue("{s:I,s:I,s:I,s:I,s:K}", "node", from->node, "tier",
+                                       from->tier, "leading", from->leading, "blocks", from->blocks,
+                                       "bytes", (unsigned long long)from->bytes);
+
+        if (node == NULL || PyList_SetItem(nodes, (Py_ssize_t)i, node) < 0)
+            Py_CLEAR(nodes);
+    }
+    return nodes;
+}
+
+/* A tuple; of a chain that asks for nodes, what JSON prints as it is. */
+static PyObject *match_result(const struct snow_chain *chain)
+{
+    const char *stop = chain->stop == SNOW_OK ? NULL : snow_status_name(chain->stop);
+    PyObject *runs = runs_of(chain, chain->nodes != NULL);
+    PyObject *nodes;
+
     if (runs == NULL)
         return NULL;
-    return Py_BuildValue("(nsN)", (Py_ssize_t)chain->matched,
-                         chain->stop == SNOW_OK ? NULL : snow_status_name(chain->stop), runs);
+    if (chain->nodes == NULL)
+        return Py_BuildValue("(nsN)", (Py_ssize_t)chain->matched, stop, runs);
+    nodes = nodes_of(chain);
+    if (nodes == NULL) {
+        Py_DECREF(runs);
+        return NULL;
+    }
+    return Py_BuildValue("{s:n,s:n,s:s,s:N,s:N}", "blocks", (Py_ssize_t)chain->count, "matched",
+                         (Py_ssize_t)chain->matched, "stop", stop, "runs", runs, "nodes", nodes);
 }
 
 enum match_arg { MATCH_KEYS, MATCH_GROUPS, MATCH_MEMBERS, MATCH_TOUCH, MATCH_LEASE, MATCH_TIMEOUT };
@@ -505,13 +543,11 @@ static bool take_chain(PyObject *keys, struct snow_chain *chain)
     return true;
 }
 
-PyObject *store_match_prefix(PyObject *self, PyObject *const *args, Py_ssize_t count,
-                             PyObject *names)
+static PyObject *match(PyObject *self, const struct args_spec *spec, struct snow_match_node *nodes,
+                       size_t node_room, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    static const struct args_spec spec = {
-        "match_prefix", 1, 1, {"keys", "groups", "members", "touch", "lease", "timeout", NULL}};
     struct store *store = (struct store *)self;
-    struct snow_chain chain = {0};
+    struct snow_chain chain = {.nodes = nodes, .node_room = node_room};
     struct snow_call call = {0};
     PyObject *values[ARGS_MAX];
     PyObject *result = NULL;
@@ -519,7 +555,7 @@ PyObject *store_match_prefix(PyObject *self, PyObject *const *args, Py_ssize_t c
     struct snow_client *client = NULL;
     enum snow_status status = SNOW_OK;
 
-    if (!args_take(&spec, args, count, names, values))
+    if (!args_take(spec, args, count, names, values))
         return NULL;
     keys = args_items(values[MATCH_KEYS], "keys");
     if (keys == NULL)
@@ -541,5 +577,29 @@ PyObject *store_match_prefix(PyObject *self, PyObject *const *args, Py_ssize_t c
     PyMem_Free((void *)(uintptr_t)chain.blocks);
     PyMem_Free(chain.runs);
     Py_DECREF(keys);
+    return result;
+}
+
+PyObject *store_match_prefix(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names)
+{
+    static const struct args_spec spec = {
+        "match_prefix", 1, 1, {"keys", "groups", "members", "touch", "lease", "timeout", NULL}};
+
+    return match(self, &spec, NULL, 0, args, count, names);
+}
+
+PyObject *store_locate_prefix(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                              PyObject *names)
+{
+    static const struct args_spec spec = {
+        "locate_prefix", 1, 1, {"keys", "groups", "members", "touch", "lease", "timeout", NULL}};
+    struct snow_match_node *nodes = PyMem_Calloc(NODES_MAX, sizeof(*nodes));
+    PyObject *result;
+
+    if (nodes == NULL)
+        return PyErr_NoMemory();
+    result = match(self, &spec, nodes, NODES_MAX, args, count, names);
+    PyMem_Free(nodes);
     return result;
 }

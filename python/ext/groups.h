@@ -32,5 +32,7 @@ PyObject *store_group_remove_many(PyObject *self, PyObject *const *args, Py_ssiz
                                   PyObject *names);
 PyObject *store_match_prefix(PyObject *self, PyObject *const *args, Py_ssize_t count,
                              PyObject *names);
+PyObject *store_locate_prefix(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                              PyObject *names);
 
 #endif

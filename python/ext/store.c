@@ -721,6 +721,12 @@ static PyMethodDef methods[] = {
      "--\n\n"
      "How much of a chain is there: (leading blocks, what the next one is or None, runs of\n"
      "(node, tier, count)). With groups the keys are ids of groups."},
+    {"locate_prefix", FAST(store_locate_prefix),
+     "locate_prefix(keys, *, groups=False, members=0, touch=False, lease=False, timeout=None)\n"
+     "--\n\n"
+     "The same as a dict, for JSON: blocks (asked for), matched, stop, runs, and nodes: of each "
+     "how\n"
+     "many leading blocks are whole there, how many in all, and bytes; most leading ones first."},
     {"close", store_close, METH_NOARGS,
      "close()\n--\n\nEnd; calls of other threads that are under way end first. Views stay."},
     {"__enter__", store_self, METH_NOARGS, NULL},

@@ -125,6 +125,10 @@ class Store:
         self, keys: Sequence[Key], *, groups: bool = False, members: int = 0, touch: bool = False,
         lease: bool = False, timeout: float | None = None,
     ) -> tuple[int, str | None, list[tuple[int, int, int]]]: ...
+    def locate_prefix(
+        self, keys: Sequence[Key], *, groups: bool = False, members: int = 0, touch: bool = False,
+        lease: bool = False, timeout: float | None = None,
+    ) -> dict[str, Any]: ...
     def get(self, key: Key, *, timeout: float | None = None) -> bytes | None: ...
     def get_many(
         self, keys: Sequence[Key], *, timeout: float | None = None, unordered: bool = False,

@@ -31,7 +31,8 @@ enum cli_use {
     USE_RM = 256,
     USE_STAT = 512,
     USE_COPY = 1024,
-    USE_DRAIN = 2048
+    USE_DRAIN = 2048,
+    USE_MATCH = 4096
 };
 
 /* Every table of options: MODULE(use, table, field of struct cli). */
@@ -46,6 +47,7 @@ enum cli_use {
     MODULE(USE_STAT, cli_stat_options_table, stat) \
     MODULE(USE_COPY, cli_copy_options_table, copy) \
     MODULE(USE_DRAIN, cli_drain_options_table, drain) \
+    MODULE(USE_MATCH, cli_match_options_table, match) \
     MODULE(USE_REPLAY, cli_replay_options_table, replay) \
     MODULE(USE_BENCH, cli_bench_options_table, bench)
 
@@ -68,6 +70,7 @@ struct cli {
     struct stat_options stat;
     struct copy_options copy;
     struct drain_options drain;
+    struct match_options match;
     struct replay_options replay;
     struct bench_options bench;
 };

@@ -35,6 +35,11 @@
 #define CONF_FILE "cli/drain_options.def"
 #include "conf/expand_table.h"
 
+#define CONF_ROWS match_rows
+#define CONF_STRUCT match_options
+#define CONF_FILE "cli/match_options.def"
+#include "conf/expand_table.h"
+
 #define CONF_ROWS replay_rows
 #define CONF_STRUCT replay_options
 #define CONF_FILE "cli/replay_options.def"
@@ -62,5 +67,6 @@ TABLE(cli_rm_options_table, "rm", rm_rows)
 TABLE(cli_stat_options_table, "stat", stat_rows)
 TABLE(cli_copy_options_table, "copy", copy_rows)
 TABLE(cli_drain_options_table, "drain", drain_rows)
+TABLE(cli_match_options_table, "match", match_rows)
 TABLE(cli_replay_options_table, "replay", replay_rows)
 TABLE(cli_bench_options_table, "bench", bench_rows)

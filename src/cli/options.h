@@ -50,6 +50,12 @@ struct drain_options {
 #undef OPTION
 };
 
+struct match_options {
+#define OPTION OPTION_FIELD
+#include "cli/match_options.def"
+#undef OPTION
+};
+
 /* Choices of `replay`. */
 enum replay_groups { REPLAY_GROUPS_ON, REPLAY_GROUPS_OFF };
 
@@ -84,6 +90,7 @@ const struct conf_table *cli_rm_options_table(void);
 const struct conf_table *cli_stat_options_table(void);
 const struct conf_table *cli_copy_options_table(void);
 const struct conf_table *cli_drain_options_table(void);
+const struct conf_table *cli_match_options_table(void);
 const struct conf_table *cli_replay_options_table(void);
 const struct conf_table *cli_bench_options_table(void);
 

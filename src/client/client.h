@@ -286,6 +286,7 @@ struct client_match_op {
     struct client_ask ask;
     struct match_block *blocks; /* one a block */
     struct bytes *ids;          /* by key rules, of size 0: none; NULL: there are no rules */
+    struct told_nodes *told;    /* what messages said of nodes, in order of their blocks */
     struct snow_match_run last; /* the one that goes on */
     uint32_t opened;            /* blocks that may be asked for */
     uint32_t flags;             /* WIRE_LOOKUP_*, WIRE_MATCH_* */

@@ -8,6 +8,8 @@
  */
 #include "client/inside.h"
 
+#include <stdlib.h>
+
 #define MATCH_FIRST_ITEMS 512u /* blocks of the first message */
 #define MATCH_PARTS 2u         /* messages under way, when the first has found its blocks */
 
@@ -278,9 +280,11 @@ static struct client_match_op *match_of(struct client_ask *ask)
     return list_entry(ask, struct client_match_op, ask);
 }
 
+static bool sum_nodes(struct client_match_op *op);
+
 static void finish_match(struct client_match_op *op, enum snow_status status)
 {
-    op->status = status;
+    op->status = status == SNOW_OK && !sum_nodes(op) ? SNOW_NO_MEMORY : status;
     client_ask_cancel(&op->ask);
     client_op_end(&op->base);
     op->on_done(op);
@@ -374,6 +378,98 @@ static void advance(struct client_match_op *op)
     }
 }
 
+/* What one message said of nodes. */
+struct told_nodes {
+    struct told_nodes *next; /* of blocks behind these */
+    uint32_t first;          /* block */
+    uint32_t count;
+    struct snow_match_node rows[];
+};
+
+static void note_nodes(struct client_match_op *op, uint32_t first,
+                       const struct wire_match_rep *reply)
+{
+    struct told_nodes **at = &op->told;
+    struct told_nodes *told;
+
+    if (reply->nodes_count == 0 || op->chain->nodes == NULL)
+        return;
+    told = arena_take(&op->base.arena, sizeof(*told) + reply->nodes_count * sizeof(told->rows[0]));
+    if (told == NULL) {
+        op->status = SNOW_NO_MEMORY;
+        return;
+    }
+    told->first = first;
+    told->count = reply->nodes_count;
+    for (uint32_t i = 0; i < told->count; i++) {
+        const struct wire_match_node *row = &reply->nodes[i];
+
+        told->rows[i] = (struct snow_match_node){.node = row->node,
+                                                 .tier = row->tier,
+                                                 .leading = row->leading,
+                                                 .blocks = row->blocks,
+                                                 .bytes = row->bytes};
+    }
+    while (*at != NULL && (*at)->first < first)
+        at = &(*at)->next;
+    told->next = *at;
+    *at = told;
+}
+
+static int by_leading(const void *a, const void *b)
+{
+    const struct snow_match_node *left = a;
+    const struct snow_match_node *right = b;
+
+    if (left->leading != right->leading)
+        return left->leading > right->leading ? -1 : 1;
+    if (left->blocks != right->blocks)
+        return left->blocks > right->blocks ? -1 : 1;
+    if (left->node != right->node)
+        return left->node < right->node ? -1 : 1;
+    return left->tier < right->tier ? -1 : left->tier > right->tier;
+}
+
+static void add_row(struct snow_match_node *all, size_t *count, uint32_t first,
+                    const struct snow_match_node *row)
+{
+    size_t at = 0;
+
+    while (at < *count && (all[at].node != row->node || all[at].tier != row->tier))
+        at++;
+    if (at == *count)
+        all[(*count)++] = (struct snow_match_node){.node = row->node, .tier = row->tier};
+    if (all[at].leading == first)
+        all[at].leading += row->leading;
+    all[at].blocks += row->blocks;
+    all[at].bytes += row->bytes;
+}
+
+/* What the messages up to the first hole said, for each node; false: no memory. */
+static bool sum_nodes(struct client_match_op *op)
+{
+    struct snow_chain *chain = op->chain;
+    struct snow_match_node *all;
+    size_t rows = 0;
+    size_t count = 0;
+
+    for (const struct told_nodes *told = op->told; told != NULL; told = told->next)
+        rows += told->count;
+    if (rows == 0)
+        return true;
+    all = arena_array(&op->base.arena, rows, sizeof(*all));
+    if (all == NULL)
+        return false;
+    for (const struct told_nodes *told = op->told; told != NULL; told = told->next) {
+        for (uint32_t i = 0; i < told->count && told->first < chain->matched; i++)
+            add_row(all, &count, told->first, &told->rows[i]);
+    }
+    qsort(all, count, sizeof(*all), by_leading);
+    chain->node_count = count;
+    memcpy(chain->nodes, all, (count < chain->node_room ? count : chain->node_room) * sizeof(*all));
+    return true;
+}
+
 static void on_match_reply(struct client_ask *ask, const uint32_t *items, uint32_t count,
                            const void *reply_message)
 {
@@ -399,6 +495,7 @@ static void on_match_reply(struct client_ask *ask, const uint32_t *items, uint32
                                         ? (enum snow_status)reply->stop
                                         : SNOW_INVALID;
     }
+    note_nodes(op, items[0], reply);
     advance(op);
     open_parts(op);
 }
@@ -438,7 +535,9 @@ static bool chain_is_valid(const struct client_match_op *op)
     size_t limit = chain->groups ? LIMIT_GROUP_ID_SIZE : LIMIT_KEY_SIZE;
 
     if (CLIENT_RESERVED(chain) != SNOW_OK || chain->groups > 1 || chain->count > UINT32_MAX / 2 ||
-        (chain->blocks == NULL && chain->count > 0) || (chain->runs == NULL && chain->run_room > 0))
+        (chain->blocks == NULL && chain->count > 0) ||
+        (chain->runs == NULL && chain->run_room > 0) ||
+        (chain->nodes == NULL && chain->node_room > 0))
         return false;
     for (size_t i = 0; i < chain->count; i++) {
         if (client_key_check(&chain->blocks[i]) != SNOW_OK ||
@@ -480,8 +579,11 @@ void client_match_start(struct client *client, struct client_match_op *op,
         op->base.operation = 0;
     chain->matched = 0;
     chain->run_count = 0;
+    chain->node_count = 0;
     chain->stop = SNOW_OK;
+    op->told = NULL;
     op->flags = (chain->groups ? WIRE_MATCH_GROUPS : 0) |
+                (chain->nodes != NULL ? WIRE_MATCH_NODES : 0) |
                 (call->flags & SNOW_CALL_TOUCH ? WIRE_LOOKUP_REFRESH : 0) |
                 (call->flags & SNOW_CALL_LEASE ? WIRE_LOOKUP_LEASE : 0);
     op->status = SNOW_OK;

@@ -96,6 +96,7 @@ enum snow_status snow_match_prefix(struct snow_client *client, struct snow_chain
     if (status != SNOW_OK) {
         chain->matched = 0;
         chain->run_count = 0;
+        chain->node_count = 0;
         chain->stop = status;
         return status;
     }

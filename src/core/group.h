@@ -139,6 +139,16 @@ bool core_group_member_is_there(const struct core *core, uint32_t number);
 enum wire_group_state core_group_state_now(const struct core *core, const struct group *group,
                                            bool away);
 
+/* ---- match_nodes.c ---- */
+
+struct match_nodes;
+
+/* Of a match; it fills the reply's list. */
+struct match_nodes *core_match_nodes_create(struct core *core, struct wire_match_rep *reply);
+/* The next block, of these objects, before the reply counts it as matched. */
+void core_match_nodes_add(struct core *core, struct match_nodes *nodes,
+                          struct wire_match_rep *reply, const uint32_t *objects, uint32_t count);
+
 /* ---- group_hold.c ---- */
 
 /* Whether that hold stands for this group as it is: OK, GONE, CHANGED. */

@@ -12,9 +12,35 @@
 struct walk {
     const struct wire_match_req *message;
     struct wire_match_rep *reply;
-    uint32_t *numbers; /* what was found: objects, or records of groups */
-    bool away;         /* some node is silent */
+    uint32_t *numbers;         /* what was found: objects, or records of groups */
+    struct match_nodes *nodes; /* what each node holds; NULL: nobody asks */
+    bool away;                 /* some node is silent */
 };
+
+/* Members of a group that can be read; *count of them. */
+static uint32_t *readable_members(struct core *core, const struct group *group, uint32_t *count)
+{
+    uint32_t *numbers = core_out(core, group->capacity, sizeof(*numbers));
+
+    *count = 0;
+    for (uint32_t index = 0; index < group->capacity; index++) {
+        uint32_t number = group->members[index];
+
+        if (number != 0 && core_object(core, number)->state == OBJECT_READABLE)
+            numbers[(*count)++] = number;
+    }
+    return numbers;
+}
+
+static void add_nodes(struct core *core, struct walk *walk, uint32_t number)
+{
+    uint32_t count = 1;
+    const uint32_t *objects = &number;
+
+    if (walk->message->flags & WIRE_MATCH_GROUPS)
+        objects = readable_members(core, core_group_at(core, number), &count);
+    core_match_nodes_add(core, walk->nodes, walk->reply, objects, count);
+}
 
 static void add_block(struct core *core, struct walk *walk, uint32_t number, uint16_t segment_index)
 {
@@ -29,6 +55,8 @@ static void add_block(struct core *core, struct walk *walk, uint32_t number, uin
         *last = (struct wire_match_run){.node = node, .tier = segment->tier};
     }
     last->count++;
+    if (walk->nodes != NULL)
+        add_nodes(core, walk, number);
     walk->numbers[reply->matched++] = number;
 }
 
@@ -177,6 +205,8 @@ void core_match(struct core *core, const struct core_input *input, uint32_t sess
     reply->runs = core_out(core, message->keys_count, sizeof(*reply->runs));
     walk.numbers = core_out(core, message->keys_count, sizeof(*walk.numbers));
     walk.away = groups && core_some_node_is_away(core);
+    if (message->flags & WIRE_MATCH_NODES)
+        walk.nodes = core_match_nodes_create(core, reply);
     for (uint32_t i = 0; i < message->keys_count; i += CORE_SEEK_KEYS) {
         uint32_t left = message->keys_count - i;
         uint32_t count = left < CORE_SEEK_KEYS ? left : CORE_SEEK_KEYS;

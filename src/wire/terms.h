@@ -68,6 +68,7 @@ enum wire_group_hold {
 
 /* match_req.flags, above those of look-ups */
 #define WIRE_MATCH_GROUPS (1u << 16) /* the keys are ids of groups */
+#define WIRE_MATCH_NODES (1u << 17)  /* tell what each node holds */
 
 /* hint_req.flags */
 #define WIRE_HINT_TOUCH (1u << 0)    /* counts a use */

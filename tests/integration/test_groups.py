@@ -1,6 +1,7 @@
 """Groups, as processes see them that have a member each of every block: while others write, while
 the pool evicts, while nodes and masters die."""
 
+import collections
 import json
 import os
 import signal
@@ -104,6 +105,75 @@ class Failures(Case):
             self.assertGreater(self.counters(address)["counters"]["objects"], 0)
             nodes[1].kill()
             master.kill()
+
+
+class Match(Case):
+    def test_which_node_holds_how_much_of_a_chain(self):
+        cluster = Process("dev", "--master-listen", "127.0.0.1:0", "--memory", "16MiB",
+                          expect="ready")
+        at = ("--master", cluster.address)
+        for number in range(3):
+            self.assertEqual(run("put", f"b{number}", *at, data=b"12345")[0], 0)
+        status, output, errors = run("match", "b0", "b1", "b2", "b3", *at, "--json")
+        self.assertEqual(status, 1, errors)
+        found = json.loads(output)
+        node, = found.pop("nodes")
+        self.assertEqual(found, {"blocks": 4, "matched": 3, "stop": "NOT_FOUND",
+                                 "runs": [{"node": node["node"], "tier": 1, "count": 3}]})
+        self.assertEqual((node["leading"], node["blocks"], node["bytes"]), (3, 3, 15))
+        status, output, errors = run("match", "b0", "b1", *at)
+        self.assertEqual(status, 0, errors)
+        self.assertIn(b"2 of 2 blocks", output)
+        key = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+        rules = (*at, "--key-rules", "sglang", "--key-members", "2")
+        for part in ("_0_k", "_0_v"):
+            self.assertEqual(run("match", key + part, "--groups", *rules)[0], 1)
+            self.assertEqual(run("put", key + part, *rules, data=b"12345")[0], 0)
+        self.assertEqual(run("match", key, "--groups", *at)[0], 0)
+        self.assertEqual(run("match", key + "_0_v", "--groups", *rules)[0], 0)
+        self.assertEqual(run("match", "x", *at, "--key-rules", "custom")[0], 2)
+        cluster.stop()
+
+
+class Stress(Case):
+    """64 writers of each group, in processes of their own, and readers of the whole, while the pool
+    evicts.  SECONDS of TEST_STRESS_SECONDS, for a longer one."""
+
+    seconds = int(os.environ.get("TEST_STRESS_SECONDS", "2"))
+    size, processes = 64, 4
+
+    def setUp(self):
+        super().setUp()
+        signal.alarm(TEST_DEADLINE_S + self.seconds)
+
+    def test_no_part_of_a_group_is_seen_and_nothing_hangs(self):
+        cluster = Process("dev", "--master-listen", "127.0.0.1:0", "--memory", "8MiB", "--slot",
+                          "512", expect="ready")
+        program = os.path.join(os.environ["TEST_BUILD"], "tests", "group_stress")
+        each = self.size // self.processes
+        running = [subprocess.Popen(
+            [program, cluster.address, str(self.size), str(number * each), str(each),
+             "2" if number < 2 else "0", str(self.seconds)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE) for number in range(self.processes)]
+        total = collections.Counter()
+        for process in running:
+            output, errors = process.communicate()
+            self.assertEqual(process.returncode, 0, errors)
+            total.update(json.loads(output))
+            self.assertEqual(json.loads(output)["failed"], 0, errors)
+        self.assertEqual((total["partial"], total["late"]), (0, 0), total)
+        self.assertGreater(total["reads"], 0, total)
+        self.assertGreater(total["puts"], 10 * self.size, total)
+
+        def counters():
+            status, output, errors = run("stat", "--master", cluster.address, "--json")
+            self.assertEqual(status, 0, errors)
+            return json.loads(output)["counters"]
+
+        self.assertGreater(counters()["evicted_groups"], 0, total)
+        # Writers stop where they are; what is half formed then is given up.
+        wait_for(lambda: counters()["forming_bytes"] == 0)
+        cluster.stop()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 """Groups: put by several, read whole."""
+import json
+
 import numpy
 import pytest
 
@@ -99,6 +101,20 @@ def test_match_prefix(store):
     assert store.match_prefix(["p", "q", "none"], groups=True)[:2] == (2, "NOT_FOUND")
     with pytest.raises(snowskin.InvalidError):
         store.match_prefix(["p", ""])
+
+
+def test_locate_prefix(store):
+    blocks = [f"located-{index}" for index in range(600)]
+    store.put_many(blocks, [b"abc"] * 600)
+    found = json.loads(json.dumps(store.locate_prefix(blocks + ["none"])))
+    assert (found["blocks"], found["matched"], found["stop"]) == (601, 600, "NOT_FOUND")
+    node, = found["nodes"]
+    assert node == {"node": node["node"], "tier": 1, "leading": 600, "blocks": 600, "bytes": 1800}
+    assert found["runs"] == [{"node": node["node"], "tier": 1, "count": 600}]
+    store.put_many(keys("l", 2), [b"x"] * 2, member=members("l", 2))
+    found = store.locate_prefix(["l"], groups=True)
+    assert (found["matched"], found["stop"], found["nodes"][0]["bytes"]) == (1, None, 2)
+    assert store.locate_prefix(["none"])["nodes"] == []
 
 
 HASHES = [f"{number:064x}" for number in range(4)]

@@ -202,7 +202,13 @@ static void chains(void **state)
     static struct snow_key keys[BLOCKS];
     static struct snow_put puts[BLOCKS];
     struct snow_match_run runs[4];
-    struct snow_chain chain = {.blocks = keys, .count = BLOCKS, .runs = runs, .run_room = 4};
+    struct snow_match_node nodes[4];
+    struct snow_chain chain = {.blocks = keys,
+                               .count = BLOCKS,
+                               .runs = runs,
+                               .run_room = 4,
+                               .nodes = nodes,
+                               .node_room = 4};
 
     for (int i = 0; i < BLOCKS; i++) {
         snprintf(names[i], sizeof(names[i]), "block-%d", i);
@@ -223,12 +229,17 @@ static void chains(void **state)
     for (size_t i = 0; i < chain.run_count && i < 4; i++)
         told += runs[i].count;
     assert_true(chain.run_count > 4 || told == 1300);
+    assert_in_range(chain.node_count, 1, 2);
+    assert_int_equal(nodes[0].leading, chain.run_count == 1 ? 1300 : runs[0].count);
+    assert_int_equal(nodes[0].blocks + (chain.node_count > 1 ? nodes[1].blocks : 0), 1300);
+    assert_int_equal(nodes[0].bytes + (chain.node_count > 1 ? nodes[1].bytes : 0), 1300);
     assert_int_equal(snow_put(client, puts + 1300, 1, NULL), SNOW_OK);
     assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
     assert_int_equal(chain.matched, BLOCKS);
     assert_int_equal(chain.stop, SNOW_OK);
     chain.count = 0;
     assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
+    assert_int_equal(chain.node_count, 0);
     /* Of groups. */
     struct snow_key ids[] = {key_of("a"), key_of("b"), key_of("c")};
     struct snow_chain groups = {.blocks = ids, .count = 3, .groups = 1};
@@ -242,6 +253,62 @@ static void chains(void **state)
     put_members(client, "b", SIZE - 1, SIZE, 0, false);
     assert_int_equal(snow_match_prefix(client, &groups, NULL), SNOW_OK);
     assert_int_equal(groups.matched, 3);
+}
+
+/* Two nodes: what has two copies is whole at both, and no run tells of the second. */
+static void nodes_of_chains(void **state)
+{
+    enum { BLOCKS = 1600, DOUBLE = 700 };
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    static char names[BLOCKS][24];
+    static struct snow_key keys[BLOCKS];
+    static struct snow_put puts[BLOCKS];
+    static struct snow_member members[BLOCKS];
+    static char ids[DOUBLE][24];
+    struct snow_match_node nodes[2];
+    struct snow_chain chain = {.blocks = keys, .count = BLOCKS, .nodes = nodes, .node_room = 2};
+
+    for (int i = 0; i < BLOCKS; i++) {
+        snprintf(names[i], sizeof(names[i]), "copied-%d", i);
+        keys[i] = key_of(names[i]);
+        puts[i] = (struct snow_put){.key = keys[i],
+                                    .from = "copied",
+                                    .size = 6,
+                                    .depth = (uint32_t)i,
+                                    .replicas = i < DOUBLE ? 2 : 1};
+    }
+    assert_int_equal(snow_put(client, puts, BLOCKS, NULL), SNOW_OK);
+    assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
+    assert_int_equal(chain.matched, BLOCKS);
+    assert_int_equal(chain.node_count, 2);
+    assert_true(nodes[0].leading >= nodes[1].leading && nodes[1].leading >= DOUBLE);
+    assert_int_equal(nodes[0].blocks + nodes[1].blocks, BLOCKS + DOUBLE);
+    assert_int_equal(nodes[0].bytes + nodes[1].bytes, 6 * (BLOCKS + DOUBLE));
+    chain.node_room = 1; /* the best of them; it is still told how many there are */
+    assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
+    assert_int_equal(chain.node_count, 2);
+    /* Of groups: whole where every member is. */
+    chain = (struct snow_chain){
+        .blocks = keys, .count = DOUBLE, .groups = 1, .nodes = nodes, .node_room = 2};
+    for (int i = 0; i < 2 * DOUBLE; i++) {
+        snprintf(names[i], sizeof(names[i]), "part-%d", i);
+        members[i] = (struct snow_member){.size = 2, .index = (uint32_t)i % 2};
+        puts[i].key = key_of(names[i]);
+    }
+    for (int i = 0; i < DOUBLE; i++) {
+        snprintf(ids[i], sizeof(ids[i]), "block-of-two-%d", i);
+        keys[i] = key_of(ids[i]);
+    }
+    for (int i = 0; i < 2 * DOUBLE; i++) {
+        members[i].group = keys[i / 2];
+        puts[i].member = &members[i];
+        puts[i].replicas = i % 2 == 0 ? 2 : 1; /* the second member of each is at one node alone */
+    }
+    assert_int_equal(snow_put(client, puts, 2 * DOUBLE, NULL), SNOW_OK);
+    assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
+    assert_int_equal(chain.matched, DOUBLE);
+    assert_int_equal(nodes[0].blocks + (chain.node_count > 1 ? nodes[1].blocks : 0), DOUBLE);
+    assert_int_equal(nodes[0].bytes + nodes[1].bytes, 6 * 3 * DOUBLE);
 }
 
 static int count_group(void *owner, const struct snow_group_listed *row)
@@ -293,6 +360,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
         cmocka_unit_test_setup_teardown(held, setup, teardown),
         cmocka_unit_test_setup_teardown(chains, setup, teardown),
+        cmocka_unit_test_setup_teardown(nodes_of_chains, setup, teardown),
         cmocka_unit_test_setup_teardown(listed_and_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(waited_for, setup, teardown),
     };
