@@ -113,13 +113,18 @@ enum open_arg {
     OPEN_SEGMENT_NAME,
     OPEN_SEGMENT_LISTEN,
     OPEN_LOCAL_BYTES,
-    OPEN_DEADLINE_MS
+    OPEN_DEADLINE_MS,
+    OPEN_KEY_RULES,
+    OPEN_KEY_PATTERN,
+    OPEN_KEY_MEMBERS
 };
 
 static bool take_options(PyObject **values, struct snow_options *options,
-                         struct snow_segment *segment, struct link *link)
+                         struct snow_segment *segment, struct snow_key_rules *rules,
+                         struct link *link)
 {
     snow_options_init(options);
+    options->key_rules = rules;
     options->deadline_ms = OPEN_MS;
     options->guard_ms = SNOW_GUARD_CLUSTER;
     options->local_first = 1;
@@ -130,7 +135,10 @@ static bool take_options(PyObject **values, struct snow_options *options,
         !args_text(values[OPEN_SEGMENT_NAME], "segment_name", &segment->name) ||
         !args_text(values[OPEN_SEGMENT_LISTEN], "segment_listen", &segment->listen) ||
         !args_uint64(values[OPEN_LOCAL_BYTES], "local_bytes", &link->local_bytes) ||
-        !args_uint32(values[OPEN_DEADLINE_MS], "deadline_ms", &link->deadline_ms))
+        !args_uint32(values[OPEN_DEADLINE_MS], "deadline_ms", &link->deadline_ms) ||
+        !args_uint32(values[OPEN_KEY_RULES], "key_rules", &rules->rule) ||
+        !args_text(values[OPEN_KEY_PATTERN], "key_pattern", &rules->pattern) ||
+        !args_uint32(values[OPEN_KEY_MEMBERS], "key_members", &rules->members))
         return false;
     if (segment->size != 0)
         options->segment = segment;
@@ -140,16 +148,17 @@ static bool take_options(PyObject **values, struct snow_options *options,
 /* _open(...): (status, reason).  What was open before is let go of after that. */
 PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    static const struct args_spec spec = {"_open",
-                                          8,
-                                          8,
-                                          {"master", "token", "name", "segment_size",
-                                           "segment_name", "segment_listen", "local_bytes",
-                                           "deadline_ms", NULL}};
+    static const struct args_spec spec = {
+        "_open",
+        11,
+        11,
+        {"master", "token", "name", "segment_size", "segment_name", "segment_listen", "local_bytes",
+         "deadline_ms", "key_rules", "key_pattern", "key_members", NULL}};
     struct store *store = (struct store *)self;
     PyObject *values[ARGS_MAX];
     struct snow_options options;
     struct snow_segment segment = {0};
+    struct snow_key_rules rules = {0};
     const char *reason = "out of memory";
     enum snow_status status = SNOW_NO_MEMORY;
     struct link *before = store->link;
@@ -158,7 +167,7 @@ PyObject *store_open(PyObject *self, PyObject *const *args, Py_ssize_t count, Py
     if (link == NULL)
         return PyErr_NoMemory();
     if (!args_take(&spec, args, count, names, values) ||
-        !take_options(values, &options, &segment, link)) {
+        !take_options(values, &options, &segment, &rules, link)) {
         free(link);
         return NULL;
     }

@@ -23,7 +23,7 @@ class Segments:
         address = hostname.own_address(host) or "127.0.0.1"
         extra = Store()
         status, _ = extra._open(wanted.master, None, self._hostname, size, self._hostname,
-                                hostname.join(address, 0), 0, 5000)
+                                hostname.join(address, 0), 0, 5000, 0, None, 0)
         if status != 0:
             return failed
         number = uuid.uuid4().int

@@ -70,6 +70,18 @@ def _deadline_ms():
     return max(seconds * 1000, DEADLINE_MS)
 
 
+_KEY_RULES = ("off", "sglang", "vllm", "lmcache", "custom")  # enum snow_key_rule
+
+
+def _key_rules():
+    """Groups by the keys of engines that name none: rule, pattern and members, by environment."""
+    rule = os.environ.get("SNOWSKIN_KEY_RULES", "off")
+    if rule not in _KEY_RULES:
+        raise ValueError("SNOWSKIN_KEY_RULES=%s: say one of %s" % (rule, ", ".join(_KEY_RULES)))
+    return (_KEY_RULES.index(rule), os.environ.get("SNOWSKIN_KEY_PATTERN") or None,
+            int(os.environ.get("SNOWSKIN_KEY_MEMBERS", "0")))
+
+
 _warned = set()
 
 
@@ -223,6 +235,10 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
         name = hostname.join(wanted.host, port)
         held = None
         try:
+            rules = _key_rules()
+        except ValueError as error:
+            return INVALID, str(error)
+        try:
             held = hostname.hold(address, port)
         except OSError as error:
             if not may_be_taken:
@@ -235,7 +251,7 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
                 held = None
         status, reason = self._open(wanted.master, os.environ.get("SNOWSKIN_TOKEN"), name,
                                     wanted.segment_size, name, listen, wanted.local_size,
-                                    _deadline_ms())
+                                    _deadline_ms(), *rules)
         if status != 0:
             if held is not None:
                 held.close()

@@ -1,10 +1,12 @@
 """The calls of mooncake.store against a real master: results, their types, their numbers."""
+import json
+import subprocess
 import threading
 import time
 
 import pytest
 
-from conftest import LEASE_S, MIB, Memory, make_store, wait_for
+from conftest import BINARY, LEASE_S, MIB, Memory, make_store, wait_for
 from mooncake.async_store import MooncakeDistributedStoreAsync
 from mooncake.store import (BufferHandle, MooncakeDistributedStore, MooncakeHostMemAllocator,
                             ObjectDataType, ReplicateConfig, SoftPinAction, TaskStatus, TaskType)
@@ -486,3 +488,28 @@ def test_asynchronous(master, pool, key):
         assert await store.async_close() == 0
 
     asyncio.run(work())
+
+
+def test_groups_by_the_keys_of_an_engine(master, pool, monkeypatch):
+    page = "%064x" % 7
+    monkeypatch.setenv("SNOWSKIN_KEY_RULES", "sglang")
+    monkeypatch.setenv("SNOWSKIN_KEY_MEMBERS", "2")
+    store = make_store(master, 0)
+
+    def state():
+        told = subprocess.run(
+            [BINARY, "group", "stat", page, "--json", "--master", master.address],
+            capture_output=True, text=True, check=True)
+        return json.loads(told.stdout)["state"]
+
+    assert store.put(page + "_0_k", b"k") == 0
+    assert state() == "forming"
+    assert store.batch_is_exist([page + "_0_k", page + "_0_v"]) == [1, 0]
+    assert store.put(page + "_0_v", b"v") == 0
+    assert state() == "complete"
+    assert store.get(page + "_0_k") == b"k"
+    assert store.remove(page + "_0_k", True) == 0 and store.remove(page + "_0_v", True) == 0
+    assert store.close() == 0
+    monkeypatch.setenv("SNOWSKIN_KEY_RULES", "nobody")
+    refused = MooncakeDistributedStore()
+    assert refused.setup("localhost", "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", master.address) < 0
