@@ -4,6 +4,8 @@
  *           bytes rot.  The caller gets the object or a miss, never something else (P1).
  * Idea.     Each item reads one copy, all items in parallel.  A copy that fails is followed by the
  *           next one; when there is none left the master is asked once more; then it is a miss.
+ *           But a value that is replaced while it is read has not gone: as long as each answer
+ *           names a newer one, the master is asked, ASKED_MAX times.
  *           Correctness rests on the generation that the node checks and on the checksum; leases
  *           only make it likely.
  *
@@ -21,6 +23,7 @@
 
 #include <stdlib.h>
 
+#define ASKED_MAX 32u
 #define UNKNOWN_NS (2 * NS_PER_S) /* how long after a master's start its UNKNOWN is waited for */
 
 enum get_state { GET_ASKING, GET_READING, GET_DONE };
@@ -37,9 +40,10 @@ struct get_item {
     uint32_t place_count;
     uint32_t reads_open;
     uint64_t gen;
-    uint16_t tried; /* bit r: copy r has failed, or its node is avoided */
-    uint8_t state;  /* enum get_state */
-    bool asked_again;
+    uint16_t tried;           /* bit r: copy r has failed, or its node is avoided */
+    uint8_t state;            /* enum get_state */
+    uint8_t asked;            /* how often the master was, for other places than it first told */
+    uint64_t failed_gen;      /* of the copies that could not be read */
     bool allocated;           /* `to` is ours until the item ends OK */
     enum snow_status failure; /* of the copy that is read, then of the last one */
 };
@@ -253,6 +257,12 @@ static bool read_copy(struct client_get_op *op, uint32_t index, uint8_t replica)
     return get->reads_open > 0;
 }
 
+static bool may_ask_again(const struct get_item *get)
+{
+    return get->asked == 0 ||
+           (get->failure == SNOW_STALE && get->gen != get->failed_gen && get->asked < ASKED_MAX);
+}
+
 /* Reads the next copy, or asks again, or misses. */
 static void go_on(struct client_get_op *op, uint32_t index)
 {
@@ -271,11 +281,12 @@ static void go_on(struct client_get_op *op, uint32_t index)
         finish_item(op, index, SNOW_TIMEOUT);
         return;
     }
-    if (get->asked_again) {
+    if (!may_ask_again(get)) {
         miss(op, index);
         return;
     }
-    get->asked_again = true;
+    get->asked++;
+    get->failed_gen = get->gen;
     get->state = GET_ASKING;
     client_count(op->base.client, CLIENT_METRIC_reads_asked_again, 1);
     client_ask_open(&op->lookup, index);
@@ -472,7 +483,7 @@ static void take_absent(struct client_get_op *op, uint32_t index, const struct w
     }
     if (status == SNOW_NOT_FOUND && (found->flags & WIRE_FOUND_SUSPECT))
         client_count(client, CLIENT_METRIC_misses_suspect, 1);
-    if (status == SNOW_NOT_FOUND && op->gets[index].asked_again)
+    if (status == SNOW_NOT_FOUND && op->gets[index].asked > 0)
         miss(op, index);
     else
         finish_item(op, index, status);

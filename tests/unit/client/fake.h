@@ -100,6 +100,7 @@ struct fake {
     int first_node; /* where replica 0 of the next grants goes */
     uint32_t parts; /* of an object, 1 or 2 */
     uint32_t lease_ms;
+    uint32_t replaced; /* so many look-ups tell of values that others have replaced since */
     struct fake_script put_starts, put_ends, lookups, removes;
     struct fake_seen seen[FAKE_SEEN];
     int seen_count;
@@ -293,7 +294,7 @@ static inline void answer_lookup(struct fake *fake, struct rpc_request *request,
             items[i].status = SNOW_NOT_FOUND;
         if (items[i].status != SNOW_OK)
             continue;
-        items[i].gen = object->gen;
+        items[i].gen = fake->replaced == 0 ? object->gen : 1000000 - fake->replaced--;
         items[i].size = word == SAY_OUTSIDE ? object->size - 1 : object->size;
         items[i].places = object->places;
         items[i].places_count = object->place_count;

@@ -91,6 +91,23 @@ static void a_stale_place_is_asked_for_again(void **state)
     assert_int_equal(metric(fake, "misses_stale"), 1);
 }
 
+/* A value that is replaced again and again has not gone. */
+static void a_value_that_is_replaced_while_it_is_read(void **state)
+{
+    struct fake *fake = *state;
+    char got[64];
+
+    put_copies(fake, 1);
+    fake->replaced = 20;
+    assert_int_equal(get_one(fake, "k", got, sizeof(got)), SNOW_OK);
+    assert_string_equal(got, value);
+    assert_int_equal(times(fake, WIRE_lookup), 21);
+    fake->replaced = 60;
+    assert_int_equal(get_one(fake, "k", got, sizeof(got)), SNOW_NOT_FOUND);
+    assert_int_equal(metric(fake, "misses_stale"), 1);
+    assert_int_equal(fake->replaced, 60 - 33);
+}
+
 static void a_lost_connection_reads_again(void **state)
 {
     struct fake *fake = *state;
@@ -408,6 +425,7 @@ int main(void)
         TEST(the_nearest_copy_first),
         TEST(no_good_copy),
         TEST(a_stale_place_is_asked_for_again),
+        TEST(a_value_that_is_replaced_while_it_is_read),
         TEST(a_lost_connection_reads_again),
         TEST(a_range_is_checked),
         TEST(a_short_answer),
