@@ -1,6 +1,7 @@
 """mooncake_master, mooncake_client, mooncake_http_metadata_server: flags, and what they serve."""
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -236,3 +237,16 @@ def test_configuration(tmp_path, monkeypatch):
         path.write_text(json.dumps({**values, **change}))
         with pytest.raises(ValueError, match=text):
             MooncakeConfig.from_file(str(path))
+
+
+def test_both_packages_in_one_folder_are_refused(tmp_path):
+    """pip lets the other distribution install into the same folder."""
+    import mooncake
+    (tmp_path / "mooncake").mkdir()
+    shutil.copy(mooncake.__file__, tmp_path / "mooncake")
+    (tmp_path / "mooncake/store.so").touch()
+    done = subprocess.run([sys.executable, "-c", "import mooncake.store"], check=False,
+                          env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True,
+                          text=True)
+    assert done.returncode == 1 and "ImportError" in done.stderr
+    assert "pip uninstall snowskin-mooncake mooncake-transfer-engine" in done.stderr
