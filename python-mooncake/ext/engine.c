@@ -4,14 +4,23 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
-struct engine *engine_create(uint32_t timeout_ms)
+struct engine *engine_create(uint32_t timeout_ms, bool any_memory, bool near)
 {
     struct engine *engine = calloc(1, sizeof(*engine));
 
     if (engine == NULL)
         return NULL;
+    engine->devices = device_open();
+    if (engine->devices == NULL) {
+        free(engine);
+        return NULL;
+    }
     engine->timeout_ms = timeout_ms;
+    engine->any_memory = any_memory;
+    engine->near = near && getrandom(engine->nonce, sizeof(engine->nonce), 0) ==
+                               (ssize_t)sizeof(engine->nonce);
     engine->listener = -1;
     engine->notices_end = &engine->notices;
     pthread_mutex_init(&engine->mutex, NULL);
@@ -32,6 +41,7 @@ void engine_destroy(struct engine *engine)
     }
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->mutex);
+    device_close(engine->devices);
     free(engine->regions);
     free(engine);
 }
@@ -47,17 +57,20 @@ static struct engine *engine_of(PyObject *self)
 
 static PyObject *object_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"timeout_ms", NULL};
+    static char *names[] = {"timeout_ms", "any_memory", "near", NULL};
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     unsigned int timeout_ms = 0;
+    int any_memory = 0;
+    int near = 1;
     struct object *made;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "I", names, &timeout_ms))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "I|pp", names, &timeout_ms, &any_memory,
+                                     &near))
         return NULL;
     made = (struct object *)allocate(type, 0);
     if (made == NULL)
         return NULL;
-    made->engine = engine_create(timeout_ms);
+    made->engine = engine_create(timeout_ms, any_memory != 0, near != 0);
     if (made->engine != NULL)
         return (PyObject *)made;
     Py_DECREF(made);
@@ -91,6 +104,15 @@ static PyObject *object_listen(PyObject *self, PyObject *args)
     if (engine->listener >= 0 || port == 0 || port > UINT16_MAX)
         return PyLong_FromLong(-1);
     return PyLong_FromLong(engine_listen(engine, address, (uint16_t)port));
+}
+
+/* moved(): bytes that this engine asked for, (by the kernel, over sockets). */
+static PyObject *object_moved(PyObject *self, PyObject *unused)
+{
+    struct engine *engine = engine_of(self);
+
+    (void)unused;
+    return Py_BuildValue("KK", atomic_load(&engine->near_bytes), atomic_load(&engine->far_bytes));
 }
 
 /* register(at, size): 0, -1, -7. */
@@ -310,6 +332,7 @@ static PyObject *object_port(PyObject *self, PyObject *unused)
 static PyMethodDef methods[] = {
     {"listen", object_listen, METH_VARARGS, NULL},
     {"port", object_port, METH_NOARGS, NULL},
+    {"moved", object_moved, METH_NOARGS, NULL},
     {"register", object_register, METH_VARARGS, NULL},
     {"unregister", object_unregister, METH_O, NULL},
     {"transfer", object_transfer, METH_VARARGS, NULL},

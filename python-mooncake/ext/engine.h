@@ -1,4 +1,5 @@
-/* The transfer engine: memory of one process read and written by another, over TCP.
+/* The transfer engine: memory of one process read and written by another, over TCP, or within a
+ * host by the kernel (engine_move.c).
  *
  * Problem.  A prefill process puts pages straight into the memory of a decode process, which does
  *           nothing for it; whatever its interpreter is doing, it must not hold transfers up.
@@ -8,6 +9,7 @@
  *
  *   request:  head, count ranges {address, size}; of a write their bytes follow
  *   answer:   head with a status; of a read the bytes follow
+ *   near:     enter, with ranges ─► answer; the one who asks moves the bytes; leave
  *
  * Invariants.
  *   T1  A range is touched only while it lies in a registered region, and a region goes only when
@@ -19,13 +21,20 @@
 #define ENGINE_H
 
 #include "core.h"
+#include "env/linux/device.h"
 
 enum engine_kind {
     ENGINE_WRITE = 1, /* into the memory of the one that is asked */
     ENGINE_READ = 2,
     ENGINE_NOTIFY = 3, /* count: bytes of the name; bytes: of name and message */
-    ENGINE_PROBE = 4   /* answer: bytes: where its first region begins, or 0 */
+    ENGINE_PROBE = 4,  /* answer: bytes: where its first region begins, or 0 */
+    ENGINE_NEAR = 5,   /* answer: a struct engine_near follows */
+    ENGINE_ENTER = 6,  /* the ranges will be read or written until leave, or the connection ends */
+    ENGINE_LEAVE = 7   /* no answer */
 };
+
+#define ENGINE_FAILED (-1)
+#define ENGINE_BY_SOCKET (-3) /* of enter: memory that only this process can touch */
 
 #define ENGINE_MAGIC 0x31454e53u /* "SNE1" */
 #define ENGINE_RANGES_MAX 4096u  /* of a request; more are several requests */
@@ -51,6 +60,14 @@ struct engine_range {
     uint64_t size;
 };
 
+/* Who an engine is. */
+struct engine_near {
+    char host[40]; /* boot id */
+    uint64_t pid;
+    uint64_t nonce_at; /* where this number lies in its memory */
+    uint64_t nonce[2];
+};
+
 struct engine_served;
 struct engine_job;
 
@@ -61,13 +78,25 @@ struct engine_notice {
     char bytes[];
 };
 
+/* A connection to another engine. */
+struct engine_conn {
+    int fd;
+    pid_t near; /* its process, where the kernel moves bytes; 0: by the socket */
+};
+
 struct engine_kept {
     char target[280];
-    int fd;
+    struct engine_conn conn;
 };
 
 struct engine {
     uint32_t timeout_ms;
+    bool any_memory; /* others may name memory that is not registered */
+    bool near;       /* use what the kernel offers within a host */
+    uint64_t nonce[2];
+    struct devices *devices;
+    atomic_ullong near_bytes; /* that this engine moved for itself */
+    atomic_ullong far_bytes;
     int listener;
     uint16_t port;
     pthread_t acceptor;
@@ -76,6 +105,7 @@ struct engine {
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* a thread left a region, a job came or ended */
     bool stopping;
+    bool closing; /* no further request is served */
     struct engine_range *regions;
     size_t region_count;
     struct engine_served *served;
@@ -92,7 +122,7 @@ struct engine {
 };
 
 /* NULL: no memory. */
-struct engine *engine_create(uint32_t timeout_ms);
+struct engine *engine_create(uint32_t timeout_ms, bool any_memory, bool near);
 /* Waits for its threads. */
 void engine_destroy(struct engine *engine);
 
@@ -105,9 +135,22 @@ void engine_serve_stop(struct engine *engine);
 int engine_register(struct engine *engine, uint64_t at, uint64_t size);
 /* Waits until nobody is inside it.  0; -1: none begins there. */
 int engine_unregister(struct engine *engine, uint64_t at);
+
+/* ---- engine_move.c ---- */
+
 /* All bytes, by its deadline of silence.  False: the connection is of no use any more. */
 bool engine_send(int fd, const void *from, uint64_t size, bool more);
 bool engine_receive(int fd, void *to, uint64_t size);
+/* Own memory, also of devices, out to the socket or in from it. */
+bool engine_move(struct engine *engine, int fd, const struct engine_range *own, uint32_t count,
+                 bool out);
+bool engine_has_device(struct engine *engine, const struct engine_range *ranges, uint32_t count);
+void engine_near_tell(const struct engine *engine, struct engine_near *near);
+/* The kernel lets this process read and write the other. */
+bool engine_near_can(const struct engine *engine, const struct engine_near *other);
+/* False: some of it is not mapped there, or the process is gone. */
+bool engine_near_move(pid_t pid, bool out, const struct engine_range *own,
+                      const struct engine_range *others, uint32_t count);
 
 /* ---- engine_ask.c: in the calling thread, without the interpreter lock ---- */
 

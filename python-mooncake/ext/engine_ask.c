@@ -81,39 +81,41 @@ static int dial(const struct engine *engine, const char *target)
     return fd;
 }
 
-/* One that was kept and is still of use; -1: none. */
-static int take_kept(struct engine *engine, const char *target)
+/* One that was kept and is still of use; fd -1: none. */
+static struct engine_conn take_kept(struct engine *engine, const char *target)
 {
-    int fd = -1;
+    struct engine_conn conn = {.fd = -1};
 
     pthread_mutex_lock(&engine->mutex);
-    for (uint32_t i = 0; i < engine->kept_count && fd < 0; i++) {
+    for (uint32_t i = 0; i < engine->kept_count && conn.fd < 0; i++) {
         char byte;
 
         if (strcmp(engine->kept[i].target, target) != 0)
             continue;
-        fd = engine->kept[i].fd;
+        conn = engine->kept[i].conn;
         engine->kept[i--] = engine->kept[--engine->kept_count];
         /* Nothing to read, and no end: its peer lives. */
-        if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+        if (recv(conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
             (errno != EAGAIN && errno != EWOULDBLOCK)) {
-            close(fd);
-            fd = -1;
+            close(conn.fd);
+            conn.fd = -1;
         }
     }
     pthread_mutex_unlock(&engine->mutex);
-    return fd;
+    return conn;
 }
 
-static void keep(struct engine *engine, const char *target, int fd)
+static void keep(struct engine *engine, const char *target, struct engine_conn conn)
 {
+    int fd = conn.fd;
+
     pthread_mutex_lock(&engine->mutex);
     if (engine->kept_count < ENGINE_KEPT_MAX && !engine->stopping &&
         strlen(target) < sizeof(engine->kept[0].target)) {
         struct engine_kept *kept = &engine->kept[engine->kept_count++];
 
         strcpy(kept->target, target);
-        kept->fd = fd;
+        kept->conn = conn;
         fd = -1;
     }
     pthread_mutex_unlock(&engine->mutex);
@@ -121,79 +123,125 @@ static void keep(struct engine *engine, const char *target, int fd)
         close(fd);
 }
 
-static int connection(struct engine *engine, const char *target)
-{
-    int fd = take_kept(engine, target);
-
-    return fd >= 0 ? fd : dial(engine, target);
-}
-
-void engine_ask_stop(struct engine *engine)
-{
-    while (engine->kept_count > 0)
-        close(engine->kept[--engine->kept_count].fd);
-}
-
-/* ---- requests ------------------------------------------------------------------------------- */
-
 static bool take_answer(int fd, struct engine_head *head)
 {
     return engine_receive(fd, head, sizeof(*head)) && head->magic == ENGINE_MAGIC &&
            head->status == 0;
 }
 
-/* Sends or receives own memory, piece by piece. */
-static bool move(int fd, enum engine_kind kind, const struct engine_range *own, uint32_t count)
+/* Whether its process is one that the kernel lets us look into; false: the connection is lost. */
+static bool ask_near(struct engine *engine, struct engine_conn *conn)
 {
-    bool good = true;
+    struct engine_head head = {.magic = ENGINE_MAGIC, .kind = ENGINE_NEAR};
+    struct engine_head told;
+    struct engine_near near;
 
-    for (uint32_t i = 0; i < count && good; i++) {
-        void *at = (void *)(uintptr_t)own[i].at;
+    if (!engine_send(conn->fd, &head, sizeof(head), false) || !take_answer(conn->fd, &told) ||
+        told.bytes != sizeof(near) || !engine_receive(conn->fd, &near, sizeof(near)))
+        return false;
+    if (engine_near_can(engine, &near))
+        conn->near = (pid_t)near.pid;
+    return true;
+}
 
-        good = kind == ENGINE_WRITE ? engine_send(fd, at, own[i].size, i + 1 < count)
-                                    : engine_receive(fd, at, own[i].size);
+/* fd -1: there is none. */
+static struct engine_conn connection(struct engine *engine, const char *target)
+{
+    struct engine_conn conn = take_kept(engine, target);
+
+    if (conn.fd >= 0)
+        return conn;
+    conn.fd = dial(engine, target);
+    if (conn.fd >= 0 && engine->near && !ask_near(engine, &conn)) {
+        close(conn.fd);
+        conn = (struct engine_conn){.fd = -1};
     }
-    return good;
+    return conn;
+}
+
+void engine_ask_stop(struct engine *engine)
+{
+    while (engine->kept_count > 0)
+        close(engine->kept[--engine->kept_count].conn.fd);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static bool say(int fd, enum engine_kind kind, const struct engine_range *others, uint32_t count,
+                uint64_t bytes, bool more)
+{
+    struct engine_head head = {
+        .magic = ENGINE_MAGIC, .kind = (uint16_t)kind, .count = count, .bytes = bytes};
+
+    return engine_send(fd, &head, sizeof(head), count > 0) &&
+           engine_send(fd, others, count * sizeof(*others), more);
+}
+
+/* By the kernel.  0; ENGINE_FAILED; ENGINE_BY_SOCKET: the other wants it so. */
+static int transfer_near(struct engine *engine, const struct engine_conn *conn, bool out,
+                         const struct engine_range *own, const struct engine_range *others,
+                         uint32_t count, uint64_t bytes)
+{
+    struct engine_head told;
+    bool good;
+
+    if (!say(conn->fd, ENGINE_ENTER, others, count, bytes, false) ||
+        !engine_receive(conn->fd, &told, sizeof(told)) || told.magic != ENGINE_MAGIC)
+        return ENGINE_FAILED;
+    if (told.status != 0)
+        return told.status;
+    good = engine_near_move(conn->near, out, own, others, count);
+    atomic_fetch_add(&engine->near_bytes, good ? bytes : 0);
+    return say(conn->fd, ENGINE_LEAVE, NULL, 0, 0, false) && good ? 0 : ENGINE_FAILED;
 }
 
 /* At most ENGINE_RANGES_MAX pieces, over one connection. */
-static bool transfer(int fd, enum engine_kind kind, const struct engine_range *own,
-                     const struct engine_range *others, uint32_t count)
+static bool transfer(struct engine *engine, const struct engine_conn *conn, enum engine_kind kind,
+                     const struct engine_range *own, const struct engine_range *others,
+                     uint32_t count)
 {
-    struct engine_head head = {.magic = ENGINE_MAGIC, .kind = (uint16_t)kind, .count = count};
+    bool out = kind == ENGINE_WRITE;
+    bool device = engine_has_device(engine, own, count);
     struct engine_head told;
+    uint64_t bytes = 0;
+    int near = ENGINE_BY_SOCKET;
 
     for (uint32_t i = 0; i < count; i++)
-        head.bytes += own[i].size;
-    if (!engine_send(fd, &head, sizeof(head), true) ||
-        !engine_send(fd, others, count * sizeof(*others), kind == ENGINE_WRITE && head.bytes > 0))
+        bytes += own[i].size;
+    if (conn->near > 0 && !device)
+        near = transfer_near(engine, conn, out, own, others, count, bytes);
+    if (near != ENGINE_BY_SOCKET)
+        return near == 0;
+    atomic_fetch_add(&engine->far_bytes, bytes);
+    if (!say(conn->fd, kind, others, count, bytes, out && bytes > 0))
         return false;
-    if (kind == ENGINE_WRITE)
-        return move(fd, kind, own, count) && take_answer(fd, &told);
-    return take_answer(fd, &told) && told.bytes == head.bytes && move(fd, kind, own, count);
+    if (out)
+        return engine_move(engine, conn->fd, own, count, true) && take_answer(conn->fd, &told);
+    return take_answer(conn->fd, &told) && told.bytes == bytes &&
+           engine_move(engine, conn->fd, own, count, false);
 }
 
 int engine_transfer(struct engine *engine, enum engine_kind kind, const char *target,
                     const struct engine_range *own, const struct engine_range *others, size_t count)
 {
-    int fd = connection(engine, target);
+    struct engine_conn conn = connection(engine, target);
 
-    if (fd < 0)
+    if (conn.fd < 0)
         return -1;
     for (size_t done = 0; done < count;) {
         size_t left = count - done;
         uint32_t part = left < ENGINE_RANGES_MAX ? (uint32_t)left : ENGINE_RANGES_MAX;
 
         errno = 0;
-        if (!transfer(fd, kind, own + done, others + done, part)) {
+        if (!transfer(engine, &conn, kind, own + done, others + done, part)) {
             bool late = errno == EAGAIN || errno == EWOULDBLOCK;
 
-            close(fd);
+            close(conn.fd);
             return late ? TOO_LONG : -1;
         }
         done += part;
     }
-    keep(engine, target, fd);
+    keep(engine, target, conn);
     return 0;
 }
 
@@ -205,16 +253,18 @@ int engine_notify(struct engine *engine, const char *target, const char *name, s
                                .count = (uint32_t)name_size,
                                .bytes = name_size + size};
     struct engine_head told;
+    struct engine_conn conn;
     int fd;
 
     if (name_size + size > ENGINE_NOTICE_MAX)
         return -1;
-    fd = connection(engine, target);
+    conn = connection(engine, target);
+    fd = conn.fd;
     if (fd < 0)
         return -1;
     if (engine_send(fd, &head, sizeof(head), true) && engine_send(fd, name, name_size, size > 0) &&
         engine_send(fd, message, size, false) && take_answer(fd, &told)) {
-        keep(engine, target, fd);
+        keep(engine, target, conn);
         return 0;
     }
     close(fd);
@@ -225,7 +275,8 @@ int engine_probe(struct engine *engine, const char *target, uint64_t *first)
 {
     struct engine_head head = {.magic = ENGINE_MAGIC, .kind = ENGINE_PROBE};
     struct engine_head told;
-    int fd = connection(engine, target);
+    struct engine_conn conn = connection(engine, target);
+    int fd = conn.fd;
 
     if (fd < 0)
         return -102;
@@ -234,6 +285,6 @@ int engine_probe(struct engine *engine, const char *target, uint64_t *first)
         return -102;
     }
     *first = told.bytes;
-    keep(engine, target, fd);
+    keep(engine, target, conn);
     return 0;
 }

@@ -16,50 +16,11 @@ struct engine_served {
     int fd;
     pthread_t thread;
     bool ended;
+    bool near;                         /* another process may be at these ranges by itself */
     const struct engine_range *inside; /* that it works on now */
     uint32_t inside_count;
     struct engine_range ranges[ENGINE_RANGES_MAX];
 };
-
-/* ---- bytes ---------------------------------------------------------------------------------- */
-
-#define PIECE_MAX ((uint64_t)1 << 30)
-
-bool engine_send(int fd, const void *from, uint64_t size, bool more)
-{
-    const char *at = from;
-
-    while (size > 0) {
-        size_t piece = size < PIECE_MAX ? size : PIECE_MAX;
-        ssize_t sent = send(fd, at, piece, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
-
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0)
-            return false;
-        at += sent;
-        size -= (uint64_t)sent;
-    }
-    return true;
-}
-
-bool engine_receive(int fd, void *to, uint64_t size)
-{
-    char *at = to;
-
-    while (size > 0) {
-        size_t piece = size < PIECE_MAX ? size : PIECE_MAX;
-        ssize_t got = recv(fd, at, piece, MSG_WAITALL);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        at += got;
-        size -= (uint64_t)got;
-    }
-    return true;
-}
 
 /* ---- regions -------------------------------------------------------------------------------- */
 
@@ -88,6 +49,8 @@ int engine_register(struct engine *engine, uint64_t at, uint64_t size)
         result = 0;
     }
     pthread_mutex_unlock(&engine->mutex);
+    if (result == 0)
+        device_learn(engine->devices, (const void *)(uintptr_t)at, size);
     return result;
 }
 
@@ -120,6 +83,8 @@ int engine_unregister(struct engine *engine, uint64_t at)
         result = 0;
     }
     pthread_mutex_unlock(&engine->mutex);
+    if (result == 0)
+        device_forget(engine->devices, (const void *)(uintptr_t)at);
     return result;
 }
 
@@ -133,11 +98,11 @@ static bool is_registered(const struct engine *engine, const struct engine_range
             range->at - region->at <= region->size - range->size)
             return true;
     }
-    return range->size == 0;
+    return range->size == 0 || (engine->any_memory && range->at != 0);
 }
 
 /* T1: all of them, or none. */
-static bool enter(struct engine_served *served, uint32_t count)
+static bool enter(struct engine_served *served, uint32_t count, bool near)
 {
     struct engine *engine = served->engine;
     bool good = true;
@@ -148,6 +113,7 @@ static bool enter(struct engine_served *served, uint32_t count)
     if (good) {
         served->inside = served->ranges;
         served->inside_count = count;
+        served->near = near;
     }
     pthread_mutex_unlock(&engine->mutex);
     return good;
@@ -157,6 +123,7 @@ static void leave(struct engine_served *served)
 {
     pthread_mutex_lock(&served->engine->mutex);
     served->inside_count = 0;
+    served->near = false;
     pthread_cond_broadcast(&served->engine->changed);
     pthread_mutex_unlock(&served->engine->mutex);
 }
@@ -170,32 +137,67 @@ static bool answer(struct engine_served *served, int16_t status, uint64_t bytes,
     return engine_send(served->fd, &head, sizeof(head), more);
 }
 
-/* False: the connection ends. */
-static bool serve_transfer(struct engine_served *served, const struct engine_head *head)
+/* The ranges that follow a head, which have to be as long as it says. */
+static bool take_ranges(struct engine_served *served, const struct engine_head *head, bool *fit)
 {
     uint64_t bytes = 0;
-    bool good = true;
 
     if (head->count > ENGINE_RANGES_MAX ||
         !engine_receive(served->fd, served->ranges, head->count * sizeof(served->ranges[0])))
         return false;
     for (uint32_t i = 0; i < head->count; i++)
         bytes += served->ranges[i].size;
-    if (bytes != head->bytes || !enter(served, head->count)) {
-        (void)answer(served, -1, 0, false);
+    *fit = bytes == head->bytes;
+    return true;
+}
+
+/* False: the connection ends. */
+static bool serve_transfer(struct engine_served *served, const struct engine_head *head)
+{
+    bool reads = head->kind == ENGINE_READ;
+    bool good = true;
+
+    if (!take_ranges(served, head, &good))
+        return false;
+    if (!good || !enter(served, head->count, false)) {
+        (void)answer(served, ENGINE_FAILED, 0, false);
         return false; /* what a write sends behind it is not waited for */
     }
-    if (head->kind == ENGINE_READ)
-        good = answer(served, 0, bytes, bytes > 0);
-    for (uint32_t i = 0; i < head->count && good; i++) {
-        void *at = (void *)(uintptr_t)served->ranges[i].at;
-        bool more = i + 1 < head->count;
-
-        good = head->kind == ENGINE_READ ? engine_send(served->fd, at, served->ranges[i].size, more)
-                                         : engine_receive(served->fd, at, served->ranges[i].size);
-    }
+    device_look(served->engine->devices);
+    if (reads)
+        good = answer(served, 0, head->bytes, head->bytes > 0);
+    good = good && engine_move(served->engine, served->fd, served->ranges, head->count, reads);
     leave(served);
-    return good && (head->kind == ENGINE_READ || answer(served, 0, bytes, false));
+    return good && (reads || answer(served, 0, head->bytes, false));
+}
+
+static bool take_head(struct engine_served *served, struct engine_head *head);
+
+/* T1 holds as long as the other may be at it: until it says so, or its connection has ended; a
+ * process that is stopped keeps it. */
+static bool serve_enter(struct engine_served *served, const struct engine_head *head)
+{
+    struct engine_head next = {.kind = 0};
+    bool good;
+
+    if (!take_ranges(served, head, &good))
+        return false;
+    if (engine_has_device(served->engine, served->ranges, head->count))
+        return answer(served, ENGINE_BY_SOCKET, 0, false);
+    if (!good || !enter(served, head->count, true))
+        return answer(served, ENGINE_FAILED, 0, false);
+    good = answer(served, 0, 0, false) && take_head(served, &next) && next.kind == ENGINE_LEAVE;
+    leave(served);
+    return good;
+}
+
+static bool serve_near(struct engine_served *served)
+{
+    struct engine_near near;
+
+    engine_near_tell(served->engine, &near);
+    return answer(served, 0, sizeof(near), true) &&
+           engine_send(served->fd, &near, sizeof(near), false);
 }
 
 static bool serve_notice(struct engine_served *served, const struct engine_head *head)
@@ -238,17 +240,23 @@ static bool serve_probe(struct engine_served *served)
     return answer(served, 0, first, false);
 }
 
-static bool serve_one(struct engine_served *served)
+/* A peer may say nothing for hours between two requests. */
+static bool take_head(struct engine_served *served, struct engine_head *head)
 {
-    struct engine_head head;
     char first;
 
-    /* A peer may say nothing for hours between two requests. */
     while (recv(served->fd, &first, 1, MSG_PEEK) < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
             return false;
     }
-    if (!engine_receive(served->fd, &head, sizeof(head)) || head.magic != ENGINE_MAGIC)
+    return engine_receive(served->fd, head, sizeof(*head)) && head->magic == ENGINE_MAGIC;
+}
+
+static bool serve_one(struct engine_served *served)
+{
+    struct engine_head head;
+
+    if (!take_head(served, &head))
         return false;
     switch (head.kind) {
     case ENGINE_WRITE:
@@ -258,16 +266,30 @@ static bool serve_one(struct engine_served *served)
         return serve_notice(served, &head);
     case ENGINE_PROBE:
         return serve_probe(served);
+    case ENGINE_NEAR:
+        return serve_near(served);
+    case ENGINE_ENTER:
+        return serve_enter(served, &head);
     default:
         return false;
     }
+}
+
+static bool is_closing(struct engine *engine)
+{
+    bool closing;
+
+    pthread_mutex_lock(&engine->mutex);
+    closing = engine->closing;
+    pthread_mutex_unlock(&engine->mutex);
+    return closing;
 }
 
 static void *serve(void *owner)
 {
     struct engine_served *served = owner;
 
-    while (serve_one(served))
+    while (serve_one(served) && !is_closing(served->engine))
         ;
     pthread_mutex_lock(&served->engine->mutex);
     shutdown(served->fd, SHUT_RDWR);
@@ -293,7 +315,8 @@ static void reap(struct engine *engine, bool all)
         }
         *link = served->next;
         engine->served_count--;
-        shutdown(served->fd, SHUT_RDWR);
+        if (!served->near) /* that one ends when the other has left */
+            shutdown(served->fd, SHUT_RDWR);
         pthread_mutex_unlock(&engine->mutex);
         pthread_join(served->thread, NULL);
         close(served->fd);
@@ -396,6 +419,9 @@ int engine_listen(struct engine *engine, const char *address, uint16_t port)
 
 void engine_serve_stop(struct engine *engine)
 {
+    pthread_mutex_lock(&engine->mutex);
+    engine->closing = true;
+    pthread_mutex_unlock(&engine->mutex);
     if (engine->listener >= 0) {
         shutdown(engine->listener, SHUT_RDWR);
         pthread_join(engine->acceptor, NULL);

@@ -59,7 +59,8 @@ class TransferEngine:
 
     def __init__(self):
         timeout = max(hostname.env_number("MC_TRANSFER_TIMEOUT", _TIMEOUT_S), _TIMEOUT_S_MIN)
-        self._engine = Engine(timeout * 1000)
+        self._engine = Engine(timeout * 1000, os.environ.get("SNOWSKIN_TE_UNREGISTERED") == "1",
+                              os.environ.get("SNOWSKIN_TE_NEAR") != "0")
         self._lock = threading.Lock()
         self._managed = {}  # address: (memory, its size class)
         self._free = {}     # size class: addresses

@@ -45,6 +45,17 @@ static PyObject *find_buffer(struct state *state, PyObject *item)
     return PyObject_CallFunctionObjArgs(state->as_buffer, item, NULL);
 }
 
+/* A view of memory that is told as (address, size), which `item` keeps. */
+static int view_of(PyObject *item, PyObject *told, Py_buffer *view)
+{
+    unsigned long long at;
+    Py_ssize_t size;
+
+    if (!PyArg_ParseTuple(told, "Kn", &at, &size))
+        return -1;
+    return PyBuffer_FillInfo(view, item, (void *)(uintptr_t)at, size, 0, PyBUF_WRITABLE);
+}
+
 static bool add_one(struct buffers *buffers, PyObject *item, bool writable, struct snow_buffer *to)
 {
     Py_buffer *view = &buffers->views[buffers->count];
@@ -59,9 +70,12 @@ static bool add_one(struct buffers *buffers, PyObject *item, bool writable, stru
         found = find_buffer(buffers->state, item);
         if (found == NULL)
             return false;
-        item = found;
     }
-    failed = PyObject_GetBuffer(item, view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE);
+    if (found != NULL && PyTuple_Check(found))
+        failed = view_of(item, found, view);
+    else
+        failed = PyObject_GetBuffer(found != NULL ? found : item, view,
+                                    writable ? PyBUF_WRITABLE : PyBUF_SIMPLE);
     Py_XDECREF(found); /* the view keeps it */
     if (failed != 0)
         return false;

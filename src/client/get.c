@@ -44,6 +44,7 @@ struct get_item {
     uint8_t state;            /* enum get_state */
     uint8_t asked;            /* how often the master was, for other places than it first told */
     uint64_t failed_gen;      /* of the copies that could not be read */
+    bool refused;             /* the caller's memory can not be copied to */
     bool allocated;           /* `to` is ours until the item ends OK */
     enum snow_status failure; /* of the copy that is read, then of the last one */
 };
@@ -300,8 +301,13 @@ static void on_item(struct client_moves *moves, struct transport_item *item)
 
     if (item->status != SNOW_OK)
         get->failure = item->status;
+    get->refused = get->refused || item->refused;
     if (--get->reads_open > 0)
         return;
+    if (get->refused) {
+        finish_item(op, index, SNOW_INVALID);
+        return;
+    }
     if (get->failure == SNOW_OK)
         finish_item(op, index, SNOW_OK);
     else

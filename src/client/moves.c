@@ -1,6 +1,7 @@
 #include "client/moves.h"
 
 #include "client/inside.h"
+#include "client/stages.h"
 
 /* What goes to or comes from one node. */
 struct transfer {
@@ -15,6 +16,7 @@ struct transfer {
     enum snow_status failure;
     uint64_t began_ns;
     bool posted;
+    void *stage; /* stages.h; NULL: none */
 };
 
 void client_moves_init(struct client_moves *moves, struct client *client,
@@ -35,6 +37,7 @@ static void detach(struct transfer *transfer)
     if (list_is_linked(&transfer->of_node))
         list_remove(&transfer->of_node);
     list_remove(&transfer->link);
+    client_stage_end(transfer->moves->client, &transfer->stage);
     if (transfer->posted)
         transfer->node->users--;
     transfer->posted = false;
@@ -63,6 +66,7 @@ static void on_item(struct transport_op *op, struct transport_item *item)
 {
     struct client_moves *moves = list_entry(op, struct transfer, op)->moves;
 
+    client_stage_item(moves->client, op, item);
     moves->ops->on_item(moves, item);
 }
 
@@ -117,6 +121,9 @@ static void start(struct transfer *transfer)
     enum snow_status status;
 
     status = client_node_connect(client, node, &transfer->way);
+    env_device_look(client->env);
+    if (status == SNOW_OK && !transfer->way->transport->ops->takes_devices)
+        status = client_stage_begin(client, &transfer->op, &transfer->stage);
     if (status == SNOW_OK)
         status = transfer->way->transport->ops->post(transfer->way, &transfer->op);
     if (status != SNOW_OK) {

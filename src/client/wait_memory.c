@@ -67,9 +67,12 @@ enum snow_status snow_register(struct snow_client *client, void *at, size_t size
     env_mutex_lock(client->mutex);
     status = insert(client, at, size);
     env_mutex_unlock(client->mutex);
-    if (status == SNOW_OK)
+    if (status != SNOW_OK)
+        return status;
+    env_device_learn(client->env, at, size);
+    if (!env_device_has(client->env, at))
         env_touch(at, size);
-    return status;
+    return SNOW_OK;
 }
 
 struct quiet_call {
@@ -125,8 +128,10 @@ enum snow_status snow_unregister(struct snow_client *client, void *at, const str
             status = quiet.op.status;
         if (status != SNOW_OK)
             return status;
-        if (look_up(client, at, true, &range))
+        if (look_up(client, at, true, &range)) {
+            env_device_forget(client->env, at);
             return SNOW_OK;
+        }
     }
     turns_reason_set("memory: no registered range begins there");
     return SNOW_NOT_FOUND;

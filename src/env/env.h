@@ -248,6 +248,26 @@ MUST_CHECK enum snow_status env_memory_send(struct env_conn *conn, const struct 
 MUST_CHECK enum snow_status env_memory_take(struct env_conn *conn, bool trusted,
                                             struct env_memory *memory);
 
+/* ---- memory of devices ---- */
+
+/* Memory that the CPU can not touch: the device's driver has to copy it (linux/device.h).  The
+ * simulator has none. */
+
+/* Looks whether there are devices; before a group of questions. */
+void env_device_look(struct env *env);
+bool env_device_has(struct env *env, const void *at);
+/* Registered memory, of one kind. */
+void env_device_learn(struct env *env, const void *at, size_t size);
+void env_device_forget(struct env *env, const void *at);
+/* Between the host's memory and a device's; waits.  False: the driver refuses. */
+MUST_CHECK bool env_device_copy(struct env *env, void *to, const void *from, size_t size,
+                                bool to_device);
+/* Memory of the host for copies to and from devices.  NULL: none. */
+void *env_device_stage(struct env *env, size_t size);
+void env_device_unstage(struct env *env, void *at);
+
+/* ---- copies ---- */
+
 struct env_worker; /* a thread that copies: linux.h */
 
 /* Copies bytes between a segment and a caller's memory: the only function that does. Linux: a
@@ -267,6 +287,10 @@ struct env_copy {
      * goes here, computed while these bytes are in the cache. */
     uint32_t *sums;
     const void *sum_of;
+    /* Not NULL: `to` (to_device) or `from` lies on a device, whose driver copies it. */
+    struct env *device;
+    bool to_device;
+    bool failed;         /* out: the driver refused; the bytes of `to` are unspecified */
     void *private_state; /* the body's, and all that follows */
     struct list_link link;
     size_t taken;     /* bytes that some thread has copied, or copies */

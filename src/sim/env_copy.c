@@ -96,6 +96,55 @@ void env_copy_cancel(struct env_copy *copy)
         copy_free(copy->private_state);
 }
 
+/* ---- devices: there are none ---- */
+
+void env_device_look(struct env *env)
+{
+    (void)env;
+}
+
+bool env_device_has(struct env *env, const void *at)
+{
+    (void)env;
+    (void)at;
+    return false;
+}
+
+void env_device_learn(struct env *env, const void *at, size_t size)
+{
+    (void)env;
+    (void)at;
+    (void)size;
+}
+
+void env_device_forget(struct env *env, const void *at)
+{
+    (void)env;
+    (void)at;
+}
+
+bool env_device_copy(struct env *env, void *to, const void *from, size_t size, bool to_device)
+{
+    (void)env;
+    (void)to;
+    (void)from;
+    (void)size;
+    (void)to_device;
+    return false;
+}
+
+void *env_device_stage(struct env *env, size_t size)
+{
+    (void)env;
+    return malloc(size);
+}
+
+void env_device_unstage(struct env *env, void *at)
+{
+    (void)env;
+    free(at);
+}
+
 void sim_copy_kill(struct env_loop *loop)
 {
     struct list_link *link;

@@ -296,6 +296,15 @@ static bool is_damaged(const struct shm_copy *copy)
     return copy->summed && copy->slot->unchecked == 0 && crc_of(copy) != copy->slot->data_crc;
 }
 
+static bool is_refused(const struct shm_copy *copy)
+{
+    for (uint32_t i = 0; i < copy->item->memory_count; i++) {
+        if (copy->pieces[i].copy.failed)
+            return true;
+    }
+    return false;
+}
+
 /* A copy has ended. */
 static void end_copy(struct shm_copy *copy)
 {
@@ -304,8 +313,15 @@ static void end_copy(struct shm_copy *copy)
     enum snow_status status = SNOW_OK;
 
     op->copying--;
+    item->refused = is_refused(copy);
+    if (item->refused)
+        status = SNOW_INVALID;
     if (op->op->write) {
         mark_clear(copy->mark);
+        if (item->refused) {
+            end_item(op, item, status);
+            return;
+        }
         item->checked = copy->summed;
         item->crc = copy->summed ? crc_of(copy) : 0;
         if (is_whole(item) || item->covered)
@@ -314,7 +330,7 @@ static void end_copy(struct shm_copy *copy)
             end_item(op, item, SNOW_OK);
         return;
     }
-    if (is_damaged(copy))
+    if (!item->refused && is_damaged(copy))
         status = SNOW_CORRUPT;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (!slot_holds(copy->slot, item->gen, item->place->offset, item->place->length))
@@ -359,10 +375,12 @@ static void start_pieces(struct shm_copy *copy, uint8_t *at)
 {
     const struct transport_item *item = copy->item;
     const struct transport_op *op = copy->op->op;
+    struct env *env = copy->op->space->env;
 
     for (uint32_t i = 0; i < item->memory_count; i++) {
         struct shm_piece *piece = &copy->pieces[i];
         const struct iovec *memory = &item->memory[i];
+        bool device = memory->iov_len > 0 && env_device_has(env, memory->iov_base);
 
         piece->of = copy;
         piece->copy = (struct env_copy){.to = op->write ? (void *)at : memory->iov_base,
@@ -370,7 +388,9 @@ static void start_pieces(struct shm_copy *copy, uint8_t *at)
                                         .size = memory->iov_len,
                                         .worker = op->worker,
                                         .sums = piece->sums,
-                                        .sum_of = memory->iov_base,
+                                        .sum_of = device ? at : memory->iov_base,
+                                        .device = device ? env : NULL,
+                                        .to_device = !op->write,
                                         .on_event = on_copied};
         piece->running = !env_copy(shm_of(copy->op->link)->loop, &piece->copy);
         copy->running += piece->running;
@@ -764,6 +784,7 @@ static enum snow_status shm_view(struct transport_link *base, const struct wire_
 
 const struct transport_ops transport_shm = {
     .name = "shm",
+    .takes_devices = true,
     .open = shm_open,
     .close = shm_close,
     .connect = shm_connect,

@@ -78,9 +78,15 @@ struct transport_item {
     bool covered; /* what this range leaves out of the extent came before, by the same way */
     bool checked; /* crc is set */
 
+    /* client/stages.c: the caller's memory while another stands in for it; NULL: none does. */
+    const struct iovec *own;
+    uint32_t own_count;
+    struct iovec staged;
+
     /* Out.  UNREACHABLE: the node can not be reached or does not move; CLOSED: its connection was
      * lost on the way (trying again may help); TIMEOUT; CORRUPT; else what the node said. */
     enum snow_status status;
+    bool refused; /* it can not be copied to or from this memory, by whatever way (INVALID) */
 
     /* The transport's. */
     void *pieces;
@@ -127,6 +133,7 @@ struct transport_view {
 
 struct transport_ops {
     const char *name;
+    bool takes_devices; /* memory of devices; else items have the host's */
     enum snow_status (*open)(struct rpc *rpc, const struct transport_options *options,
                              struct transport **transport);
     /* All its links are disconnected. */

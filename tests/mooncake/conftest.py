@@ -13,6 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("TEST_BINARY", str(ROOT / "build/release/snowskin"))
+FAKE_CUDA = os.path.join(os.path.dirname(BINARY), "fake", "libcuda.so.1")
 MIB = 1 << 20
 LEASE_S = 0.4
 

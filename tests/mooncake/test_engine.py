@@ -1,10 +1,11 @@
 """mooncake.engine: memory of one process read and written by another."""
 import ctypes
+import os
 import time
 
 import pytest
 
-from conftest import Memory, child
+from conftest import FAKE_CUDA, MIB, Memory, child
 from mooncake.engine import (InnerTransferEngine, Read, TransferEngine, TransferNotify,
                              TransferOpcode, Write)
 
@@ -15,9 +16,10 @@ def make_engine():
     return engine, "127.0.0.1:%d" % engine.get_rpc_port()
 
 
-@pytest.fixture
-def pair():
-    """Two engines, and 64 KiB of the second one."""
+@pytest.fixture(params=["near", "far"])
+def pair(request, monkeypatch):
+    """Two engines, and 64 KiB of the second one; near: the kernel moves bytes, where it may."""
+    monkeypatch.setenv("SNOWSKIN_TE_NEAR", str(int(request.param == "near")))
     (one, _), (two, name) = make_engine(), make_engine()
     memory = Memory(65536)
     assert two.register_memory(memory.at, 65536) == 0
@@ -39,6 +41,146 @@ def test_writes_and_reads(pair):
     assert one.batch_transfer_sync_read(name, [target.at], [memory.at + 1000], (5,)) == 0
     assert target.bytes[:5] == bytes(range(10, 15))
     assert one.batch_transfer_sync_write(name, [], [], []) == 0
+
+
+def test_ways(pair):
+    """Within a process the kernel always may."""
+    one, _, name, memory = pair
+    source = Memory(bytes(100))
+    before = one._engine.moved()
+    assert one.transfer_sync_write(name, source.at, memory.at, 100) == 0
+    near, far = (now - then for now, then in zip(one._engine.moved(), before))
+    assert (near, far) == ((100, 0) if os.environ["SNOWSKIN_TE_NEAR"] == "1" else (0, 100))
+
+
+OTHER = """
+import ctypes, sys
+from mooncake.engine import TransferEngine
+engine = TransferEngine()
+assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
+memory = ctypes.create_string_buffer(1 << 20)
+assert engine.register_memory(ctypes.addressof(memory), 1 << 20) == 0
+print(engine.get_rpc_port(), ctypes.addressof(memory), flush=True)
+sys.stdin.readline()
+print(memory.raw.count(b"x"), flush=True)
+"""
+
+
+def test_another_process():
+    """By the kernel where it lets us, else over TCP: the bytes are there either way."""
+    one, _ = make_engine()
+    peer = child(OTHER)
+    port, at = map(int, peer.stdout.readline().split())
+    source, name = Memory(b"x" * 500000), "127.0.0.1:%d" % port
+    assert one.transfer_sync_write(name, source.at, at, 500000) == 0
+    assert one.transfer_sync_write(name, source.at, at + MIB - 1, 2) == -1  # its end
+    target = Memory(500000)
+    assert one.transfer_sync_read(name, target.at, at, 500000) == 0
+    assert target.bytes == source.bytes and sum(one._engine.moved()) == 1000000
+    assert peer.communicate("\n", timeout=20)[0] == "500000\n"
+    assert one.transfer_sync_write(name, source.at, at, 1) == -1
+
+
+def test_memory_that_is_not_registered(monkeypatch):
+    """SNOWSKIN_TE_UNREGISTERED at the one whose memory it is; what is not mapped is a code."""
+    monkeypatch.setenv("SNOWSKIN_TE_UNREGISTERED", "1")
+    for near in "10":
+        monkeypatch.setenv("SNOWSKIN_TE_NEAR", near)
+        (one, _), (_two, name) = make_engine(), make_engine()
+        source, target = Memory(b"some bytes"), Memory(10)
+        assert one.transfer_sync_write(name, source.at, target.at, 10) == 0
+        assert target.bytes == source.bytes
+        assert one.transfer_sync_write(name, source.at, 4096, 10) == -1
+        assert one.transfer_sync_read(name, source.at, 4096, 10) == -1
+        assert one.transfer_sync_read(name, 4096, target.at, 10) == -1
+
+
+def test_ranges_are_checked_before_a_byte_is_written(pair):
+    one, _, name, memory = pair
+    source = Memory(b"x" * 20)
+    assert one.batch_transfer_sync_write(name, [source.at] * 3,
+                                         [memory.at, memory.at + 20, memory.at + 65530],
+                                         [20, 20, 20]) == -1
+    assert memory.bytes == bytes(65536)
+
+
+DEVICES = """
+import ctypes, os, sys
+fake = ctypes.CDLL(sys.argv.pop())
+fake.fake_alloc.restype = fake.fake_view.restype = ctypes.c_void_p
+fake.fake_view.argtypes = [ctypes.c_void_p]
+fake.fake_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int]
+def device(content):
+    at = fake.fake_alloc(len(content), 0)
+    ctypes.memmove(fake.fake_view(at), content, len(content))
+    return at
+def content(at, size):
+    return ctypes.string_at(fake.fake_view(at), size)
+"""
+
+
+def with_devices(code, *arguments):
+    """Runs it with the driver loaded, as a program that uses one has it."""
+    ended = child(DEVICES + code, *arguments, FAKE_CUDA)
+    said = ended.communicate(timeout=60)[0]
+    assert ended.returncode == 0, said
+    return said.split()
+
+
+def test_memory_of_devices():
+    assert with_devices("""
+from mooncake.engine import TransferEngine
+def engine():
+    made = TransferEngine()
+    assert made.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
+    return made, "127.0.0.1:%d" % made.get_rpc_port()
+(one, _), (two, name) = engine(), engine()
+value = bytes(range(256)) * 40000  # more than one piece of staging memory
+source, target = device(value), device(bytes(len(value)))
+host = ctypes.create_string_buffer(len(value))
+assert two.register_memory(target, len(value)) == 0
+assert one.register_memory(source, len(value)) == 0
+assert one.transfer_sync_write(name, source, target, len(value)) == 0   # device to device
+assert content(target, len(value)) == value
+assert one.transfer_sync_read(name, ctypes.addressof(host), target, len(value)) == 0
+assert host.raw == value
+ctypes.memset(host, 7, 100)
+assert one.batch_transfer_sync_write(name, [ctypes.addressof(host), source + 300],
+                                     [target + 50, target + 5000], [100, 200]) == 0
+assert content(target + 50, 100) == b"\\7" * 100
+assert content(target + 5000, 200) == value[300:500]
+fake.fake_refuse(1)
+assert one.transfer_sync_write(name, source, target, 10) == -1
+assert one.transfer_sync_write(name, source, target, 10) == 0
+assert two.unregister_memory(target) == 0
+print("done")
+""") == ["done"]
+
+
+def test_a_store_moves_memory_of_devices(master, pool):
+    """SHM and TCP are told apart in tests/unit/client/test_devices.c."""
+    assert with_devices("""
+from mooncake.store import MooncakeDistributedStore
+store = MooncakeDistributedStore()
+assert store.setup("127.0.0.1", "P2PHANDSHAKE", 0, 0, "tcp", "", sys.argv[1]) == 0
+value = bytes(range(256)) * 1000
+source, target = device(value), device(bytes(len(value)))
+half = len(value) // 2
+assert store.register_buffer(source, len(value)) == 0
+key = "devices-%d" % os.getpid()
+assert store.batch_put_from_multi_buffers([key], [[source, source + half]], [[half, half]]) == [0]
+assert store.batch_get_into([key], [target], [len(value)]) == [len(value)]
+assert content(target, len(value)) == value
+assert store.get_into_ranges([target], [[key]], [[[9]]], [[[1]]], [[[5]]]) == [[[5]]]
+assert content(target + 9, 5) == value[1:6]
+fake.fake_refuse(1)
+assert store.put_from(key + "2", source, 100) == -600 and store.is_exist(key + "2") == 0
+fake.fake_refuse(1)
+assert store.get_into(key, target, len(value)) == -600
+assert store.get_into(key, target, len(value)) == len(value)
+assert store.unregister_buffer(source) == 0 and store.close() == 0
+print("done")
+""", master.address) == ["done"]
 
 
 def test_many_pieces(pair):

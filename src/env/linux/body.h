@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "env/env.h"
 #include "env/linux/descriptors.h"
+#include "env/linux/device.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,6 +25,7 @@ struct env {
     pthread_mutex_t mutex; /* guards locked_dirs */
     int *locked_dirs;      /* descriptors of folders held by env_dir_lock */
     size_t locked_dir_count;
+    struct devices *devices;
 };
 
 /* Something that epoll wakes. */

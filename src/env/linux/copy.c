@@ -72,26 +72,33 @@ static void copy_bytes(void *to, const void *from, size_t size)
 #endif
 }
 
-/* A part of it, from a multiple of ENV_SUM_BYTES on. */
-static void copy_part(const struct env_copy *copy, size_t from, size_t size)
+/* A part of it, from a multiple of ENV_SUM_BYTES on.  False: a driver refused. */
+static bool copy_part(const struct env_copy *copy, size_t from, size_t size)
 {
     const uint8_t *sum_of = copy->sum_of;
     uint32_t crc = 0;
 
+    if (copy->device != NULL &&
+        !env_device_copy(copy->device, (uint8_t *)copy->to + from,
+                         (const uint8_t *)copy->from + from, size, copy->to_device))
+        return false;
     if (copy->sums == NULL) {
-        copy_bytes((uint8_t *)copy->to + from, (const uint8_t *)copy->from + from, size);
-        return;
+        if (copy->device == NULL)
+            copy_bytes((uint8_t *)copy->to + from, (const uint8_t *)copy->from + from, size);
+        return true;
     }
     for (size_t end = from + size; from < end; from += size) {
         size = SUM_STEP - from % SUM_STEP;
         if (size > end - from)
             size = end - from;
-        copy_bytes((uint8_t *)copy->to + from, (const uint8_t *)copy->from + from, size);
+        if (copy->device == NULL)
+            copy_bytes((uint8_t *)copy->to + from, (const uint8_t *)copy->from + from, size);
         if (from % ENV_SUM_BYTES == 0)
             crc = 0;
         crc = crc32c(crc, sum_of + from, size);
         copy->sums[from / ENV_SUM_BYTES] = crc;
     }
+    return true;
 }
 
 /* Tells one copy after the other: each may cancel others. */
@@ -195,8 +202,10 @@ static void run_parts(struct env_worker *worker)
     pthread_mutex_lock(&worker->mutex);
     while ((copy = take_part(worker, &from, &size)) != NULL) {
         pthread_mutex_unlock(&worker->mutex);
-        copy_part(copy, from, size);
+        bool copied = copy_part(copy, from, size);
+
         pthread_mutex_lock(&worker->mutex);
+        copy->failed = copy->failed || !copied;
         end_part(worker, copy);
     }
     post = !worker->posted && !list_is_empty(&worker->done);
@@ -337,12 +346,13 @@ bool env_copy(struct env_loop *loop, struct env_copy *copy)
 {
     (void)loop;
     copy->private_state = NULL;
+    copy->failed = false;
     if (copy->worker != NULL && copy->size > 0) {
         give_to(copy->worker, copy);
         return false;
     }
     if (copy->size > 0)
-        copy_part(copy, 0, copy->size);
+        copy->failed = !copy_part(copy, 0, copy->size);
     return true;
 }
 

@@ -35,6 +35,11 @@ struct env *env_linux_create(void)
 
     if (env == NULL)
         return NULL;
+    env->devices = device_open();
+    if (env->devices == NULL) {
+        free(env);
+        return NULL;
+    }
     thread_watch_forks();
     pthread_mutex_init(&env->mutex, NULL);
     read_host(env->host, sizeof env->host);
@@ -47,6 +52,7 @@ void env_linux_destroy(struct env *env)
         descriptors_close(env->locked_dirs[i]);
     free(env->locked_dirs);
     pthread_mutex_destroy(&env->mutex);
+    device_close(env->devices);
     free(env);
 }
 
@@ -107,4 +113,41 @@ void env_log_line(struct env *env, const char *line)
     /* A log that can not be written is no reason to stop: there is nobody left to tell. */
     if (writev(STDERR_FILENO, parts, 2) < 0)
         return;
+}
+
+/* ---- memory of devices ----------------------------------------------------------------------- */
+
+void env_device_look(struct env *env)
+{
+    device_look(env->devices);
+}
+
+bool env_device_has(struct env *env, const void *at)
+{
+    return device_has(env->devices, at);
+}
+
+void env_device_learn(struct env *env, const void *at, size_t size)
+{
+    device_learn(env->devices, at, size);
+}
+
+void env_device_forget(struct env *env, const void *at)
+{
+    device_forget(env->devices, at);
+}
+
+bool env_device_copy(struct env *env, void *to, const void *from, size_t size, bool to_device)
+{
+    return device_copy(env->devices, to, from, size, to_device);
+}
+
+void *env_device_stage(struct env *env, size_t size)
+{
+    return device_stage(env->devices, size);
+}
+
+void env_device_unstage(struct env *env, void *at)
+{
+    device_unstage(env->devices, at);
 }
