@@ -1,0 +1,115 @@
+"""Runs snowskin.sglang.SnowskinHiCache as SGLang's own factory loads it, with real host pools.
+
+Two ranks of a tensor-parallel group put pages; look-ups count a page only when both have; every
+byte is compared. Needs a running master; all is one process.
+
+  python sglang_native.py --master 127.0.0.1:50051
+"""
+import os
+import sys
+
+import _cpu_consumer as cpu
+import sglang_hicache as hicache
+
+PAGE, PAGES = hicache.PAGE, hicache.PAGES
+
+
+def backend(args, rank, pool, mla=False, ranks=2, name="native"):
+    """As SGLang makes one for --hicache-storage-backend dynamic."""
+    from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
+    from sglang.srt.mem_cache.storage.backend_factory import StorageBackendFactory
+    config = HiCacheStorageConfig(
+        tp_rank=rank, tp_size=ranks, pp_rank=0, pp_size=1, attn_cp_rank=0, attn_cp_size=1,
+        is_mla_model=mla, enable_storage_metrics=False, is_page_first_layout=True,
+        model_name="test/%s-%s" % (args.run, name),
+        extra_config={"backend_name": "snowskin", "module_path": "snowskin.sglang",
+                      "class_name": "SnowskinHiCache", "interface_v1": 1, "master": args.master,
+                      "segment_size": args.segment if rank == 0 else 0})
+    made = StorageBackendFactory.create_backend("dynamic", config, pool)
+    made.register_mem_pool_host(pool)
+    return made
+
+
+def after(keys):
+    from sglang.srt.mem_cache.hicache_storage import HiCacheStorageExtraInfo
+    return HiCacheStorageExtraInfo(prefix_keys=keys)
+
+
+def two_ranks(args, bench, checks, layout):
+    pools = [bench.pool("mha", layout) for _ in range(2)]
+    stores = [backend(args, rank, pool, name=layout) for rank, pool in enumerate(pools)]
+    keys = hicache.keys_of(layout, range(PAGES))
+    places = []
+    for rank, pool in enumerate(pools):
+        bench.fill(pool, 10 + rank)
+        places.append(bench.take(pool, PAGES))
+    want = [bench.page_bytes(pool, place) for pool, place in zip(pools, places)]
+    half = PAGES // 2
+    checks.equal(layout + " nothing", stores[0].batch_exists(keys), 0)
+    checks.equal(layout + " put", stores[0].batch_set_v1(keys, places[0]), [True] * PAGES)
+    checks.equal(layout + " one rank only", stores[1].batch_exists(keys), 0)
+    checks.equal(layout + " put other", stores[1].batch_set_v1(
+        keys[:half], places[1][:half * PAGE]), [True] * half)
+    checks.equal(layout + " both", stores[0].batch_exists(keys), half)
+    checks.equal(layout + " continue", stores[1].batch_set_v1(
+        keys[half:], places[1][half * PAGE:], after(keys[:half])), [True] * (PAGES - half))
+    checks.equal(layout + " all", stores[1].batch_exists(keys), PAGES)
+    checks.equal(layout + " again", stores[0].batch_set_v1(keys, places[0]), [True] * PAGES)
+    for rank, (store, pool) in enumerate(zip(stores, pools)):
+        pool.clear()
+        bench.zero(pool)
+        place = bench.take(pool, PAGES)
+        checks.equal("%s load %d" % (layout, rank), store.batch_get_v1(keys, place),
+                     [True] * PAGES)
+        checks.check("%s bytes %d" % (layout, rank), bench.page_bytes(pool, place) == want[rank])
+    group = stores[0].store.group_stat(stores[0]._group(keys[3]))
+    checks.equal(layout + " group", (group["state"], group["size"]), ("complete", 2))
+    stores[0].store.group_remove(stores[0]._group(keys[3]))  # as eviction does
+    checks.equal(layout + " hole", stores[1].batch_exists(keys), 3)
+    hits = stores[1].batch_get_v1(keys, place)
+    checks.equal(layout + " miss", hits, [index != 3 for index in range(PAGES)])
+    stores[0].clear()
+    checks.equal(layout + " cleared", stores[1].batch_exists(keys), 0)
+    for store in stores:
+        store.close()
+
+
+def one_share(args, bench, checks):
+    """MLA: ranks are replicas; rank 0 writes for all."""
+    pools = [bench.pool("mla", "page_first") for _ in range(2)]
+    stores = [backend(args, rank, pool, mla=True) for rank, pool in enumerate(pools)]
+    keys = hicache.keys_of("mla", range(PAGES))
+    bench.fill(pools[0], 5)
+    place = bench.take(pools[0], PAGES)
+    want = bench.page_bytes(pools[0], place)
+    checks.equal("mla other", stores[1].batch_set_v1(keys, place), [True] * PAGES)
+    checks.equal("mla nothing", stores[1].batch_exists(keys), 0)
+    checks.equal("mla put", stores[0].batch_set_v1(keys, place), [True] * PAGES)
+    checks.equal("mla all", stores[1].batch_exists(keys), PAGES)
+    other = bench.take(pools[1], PAGES)
+    checks.equal("mla load", stores[1].batch_get_v1(keys, other), [True] * PAGES)
+    checks.check("mla bytes", bench.page_bytes(pools[1], other) == want)
+    value, target = (pool.kv_buffer.reshape(-1)[:64].clone() for pool in pools)
+    target.zero_()
+    checks.check("single", stores[0].set("one", value) and stores[0].exists("one")
+                 and stores[0].get("one", target) is target
+                 and bytes(target.view(hicache.torch.uint8)) == bytes(
+                     value.view(hicache.torch.uint8))
+                 and stores[0].get("none", target) is None)
+    for store in stores:
+        store.close()
+
+
+def main():
+    args = hicache.arguments()
+    cpu.stub_missing(hicache.STUBS)
+    cpu.start(args)
+    bench, checks = hicache.Bench(args), cpu.Checks()
+    for layout in ("page_first", "page_first_direct"):
+        checks.run(layout, two_ranks, args, bench, checks, layout)
+    checks.run("mla", one_share, args, bench, checks)
+    sys.stdout.flush()
+    os._exit(checks.finish())
+
+
+main()
