@@ -17,6 +17,8 @@
 #define LIMIT_KEY_SIZE 4096u                  /* bytes of a key, at least 1 */
 #define LIMIT_GROUP_ID_SIZE 256u              /* bytes of a group's id, at least 1 */
 #define LIMIT_GROUP_SIZE 65535u               /* members of a group */
+#define LIMIT_GROUPS_ABSENT 65536u            /* parents that are not there */
+#define LIMIT_GROUP_WAITING 1024u             /* children that wait for one of these */
 #define LIMIT_EXTRA_SIZE 512u                 /* bytes of the extra block of a slot */
 #define LIMIT_OBJECT_SIZE (UINT64_C(1) * TIB) /* bytes of an object */
 #define LIMIT_NAME_SIZE 256u                  /* segment names, host names, addresses */

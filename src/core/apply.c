@@ -70,17 +70,16 @@ void core_apply_pin(struct core *core, uint32_t number, uint16_t pin_flags)
 {
     struct object *object = core_object(core, number);
     uint16_t pins = OBJECT_SOFT_PIN | OBJECT_HARD_PIN;
+    bool changes = (object->flags & pins) != pin_flags;
 
-    if (object->flags & OBJECT_HARD_PIN)
+    if (core_pin_counts(core, number))
         core->hard_pinned_bytes -= core_object_bytes(core, number);
     core_victim_leave(core, number);
-    bool was_soft = (object->flags & OBJECT_SOFT_PIN) != 0;
-
     object_unflag(object, pins);
     object_flag(object, pin_flags);
-    if (pin_flags & OBJECT_HARD_PIN)
+    if (core_pin_counts(core, number))
         core->hard_pinned_bytes += core_object_bytes(core, number);
-    if (object->grouped && (was_soft || (pin_flags & OBJECT_SOFT_PIN)))
-        core_group_soft_pin(core, object->prev);
+    if (object->grouped && changes)
+        core_group_pin(core, object->prev);
     core_victim_return(core, number);
 }

@@ -27,6 +27,8 @@ struct totals {
     uint32_t listed;
     uint32_t groups;
     uint32_t members;
+    uint32_t bound;       /* groups with a parent that is there */
+    uint32_t with_parent; /* or is not */
     uint32_t extents;
     uint32_t waiters;
 };
@@ -106,7 +108,7 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
         /* K3: in a victim list exactly when nothing protects it. */
         ASSERT(listed == (object->leases == 0 && (object->flags & OBJECT_HARD_PIN) == 0));
         ASSERT(core_replica_count(core, number) > 0 || is_being_dropped(core, number));
-        if (object->flags & OBJECT_HARD_PIN)
+        if (core_pin_counts(core, number))
             totals->hard_pinned_bytes += core_object_bytes(core, number);
         break;
     case OBJECT_WRITING:
@@ -123,6 +125,8 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
     case OBJECT_GROUP:
         totals->listed += listed;
         totals->groups++;
+        totals->with_parent += core_group_at(core, number)->parent != 0;
+        core_group_chain_check(core, number, &totals->bound);
         core_group_check(core, number);
         break;
     case OBJECT_RECOVERING:
@@ -143,6 +147,7 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
 static void check_forming(const struct core *core)
 {
     uint64_t bytes = 0;
+    uint32_t count = 0;
 
     list_each (&core->forming, link, next) {
         const struct group_timer *timer = list_entry(link, struct group_timer, forming);
@@ -150,7 +155,9 @@ static void check_forming(const struct core *core)
         ASSERT(core_group_at(core, timer->record)->state == WIRE_GROUP_FORMING);
         ASSERT(wheel_is_armed(&timer->timer));
         bytes += timer->reserved;
+        count++;
     }
+    ASSERT(count == core->forming_count);
     ASSERT(bytes == core->forming_bytes);
 }
 
@@ -369,6 +376,7 @@ void core_check(struct core *core)
     }
     ASSERT(totals.groups == core->group_count && totals.members == core->group_members);
     check_forming(core);
+    core_group_chains_check(core, totals.bound, totals.with_parent);
     check_segments(core, &totals);
     ASSERT(totals.readable == core->readable && totals.writing == core->writing);
     ASSERT(totals.closing == core->closing && totals.closing_bytes == core->closing_bytes);

@@ -462,7 +462,7 @@ enum snow_status core_copy_start(struct core *core, const struct copy_wish *wish
 
 void core_copies_give_up(struct core *core, uint32_t number, uint16_t replicas)
 {
-    bool hard = (core_object(core, number)->flags & OBJECT_HARD_PIN) != 0;
+    bool hard = core_pin_counts(core, number);
     uint64_t before = core_object_bytes(core, number);
 
     core_victim_leave(core, number);
@@ -524,7 +524,7 @@ static bool publish(struct core *core, const struct copy *copy)
     struct part *all = core_out(core, LIMIT_EXTENTS, sizeof(*all));
     struct part *left = core_out(core, LIMIT_EXTENTS, sizeof(*left));
     uint32_t number = copy->object;
-    bool hard = (core_object(core, number)->flags & OBJECT_HARD_PIN) != 0;
+    bool hard = core_pin_counts(core, number);
     uint32_t left_count;
     uint32_t count = merge(core, copy, all, left, &left_count);
     uint64_t before = core_object_bytes(core, number);

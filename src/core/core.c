@@ -24,6 +24,8 @@ static void init_pools(struct core *core)
     pool_init(&core->group_timers, &core->region, sizeof(struct group_timer), 8, OBJECTS_MAX);
     pool_init(&core->group_claim_pool, &core->region, sizeof(struct group_claim), 8, OBJECTS_MAX);
     pool_init(&core->group_hold_pool, &core->region, sizeof(struct group_hold), 8, OBJECTS_MAX);
+    core_group_chains_init(core);
+    core_group_writers_init(core);
     pool_init(&core->second_pool, &core->region, sizeof(struct second), 6, OBJECTS_MAX);
     pool_init(&core->copy_pool, &core->region, sizeof(struct copy), 6, OBJECTS_MAX);
 }
@@ -94,6 +96,8 @@ enum snow_status core_create(const struct core_options *options, const struct co
         index_create(&core->region, &core->expiries) != SNOW_OK ||
         index_create(&core->region, &core->group_ids) != SNOW_OK ||
         index_create(&core->region, &core->group_claims) != SNOW_OK ||
+        index_create(&core->region, &core->group_writers) != SNOW_OK ||
+        index_create(&core->region, &core->group_absents) != SNOW_OK ||
         index_create(&core->region, &core->group_holds) != SNOW_OK ||
         index_create(&core->region, &core->copying) != SNOW_OK ||
         index_create(&core->region, &core->seconds) != SNOW_OK ||
@@ -152,6 +156,10 @@ void core_destroy(struct core *core)
     pool_deinit(&core->group_timers);
     pool_deinit(&core->group_claim_pool);
     pool_deinit(&core->group_hold_pool);
+    pool_deinit(&core->group_writer_pool);
+    pool_deinit(&core->group_absent_pool);
+    index_destroy(core->group_writers);
+    index_destroy(core->group_absents);
     index_destroy(core->group_ids);
     index_destroy(core->group_claims);
     index_destroy(core->group_holds);
@@ -346,6 +354,7 @@ void core_step(struct core *core, uint64_t now_ns, const struct core_input *inpu
     take_input(core, input);
     core_jobs_run(core);
     core_groups_close_step(core);
+    core_orphans_step(core);
     core_drops_run(core);
     core_inventories_done(core);
     if (core->room_changed)

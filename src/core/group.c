@@ -13,7 +13,8 @@
  *   Y3  A group is among the victims exactly when it is COMPLETE, DEGRADED or OPEN, nothing of it
  *       is being written or held, and every member of it could be evicted if it were alone.
  *   Y4  No member is evicted but with its group.
- *   Y5  A parent's depth is smaller than its child's, so links have no cycle.
+ *   Y5  What a hard pin of one member protects, the whole, counts as pinned (OBJECT_HARD_PIN of the
+ *       record).
  *
  *            size > 0                                                  size 0
  *   ─core_group_create─► FORMING ─settle─► COMPLETE ⇄ DEGRADED   ─► OPEN ⇄ DEGRADED
@@ -119,30 +120,6 @@ give_record:
     return 0;
 }
 
-static void unbind(struct core *core, struct group *group)
-{
-    if (group->parent != 0) {
-        struct group *parent = core_group_at(core, group->parent);
-
-        if (parent->child == group->record)
-            parent->child = group->younger;
-    }
-    if (group->elder != 0)
-        core_group_at(core, group->elder)->younger = group->younger;
-    if (group->younger != 0)
-        core_group_at(core, group->younger)->elder = group->elder;
-    group->parent = 0;
-    group->elder = 0;
-    group->younger = 0;
-}
-
-static void unbind_all(struct core *core, struct group *group)
-{
-    unbind(core, group);
-    while (group->child != 0)
-        unbind(core, core_group_at(core, group->child));
-}
-
 /* CLOSING groups of which members are left to be closed stand in a list. */
 static void unlist_closing(struct core *core, struct group *group)
 {
@@ -158,7 +135,8 @@ static void free_record(struct core *core, struct group *group)
     struct object *object = core_object(core, record);
     uint32_t place = object->place;
 
-    ASSERT(group->present == 0 && group->writing == 0 && (object->flags & OBJECT_LISTED) == 0);
+    ASSERT(group->present == 0 && group->writing == 0 && group->child == 0);
+    ASSERT((object->flags & OBJECT_LISTED) == 0);
     unlist_closing(core, group);
     keys_give(core->keys, object->key);
     free(group->members);
@@ -192,7 +170,7 @@ static void close_step(struct core *core, uint32_t record)
         close_member(core, number, (enum close_reason)group->counted);
         closed++;
     }
-    if (group->version == group->capacity)
+    if (group->version == group->capacity && core_group_part(core, group))
         unlist_closing(core, group); /* what is left is being written, to replace a member */
     core_group_unreserve(core, record, UINT32_MAX, 0);
 }
@@ -208,7 +186,7 @@ void core_group_close(struct core *core, uint32_t record, enum close_reason reas
     core_expiry_forget(core, record);
     index_remove(core->group_ids, hash_key(CORE_TENANT, core_group_id(core, record)).low, record);
     core_group_timer_end(core, group);
-    unbind_all(core, group);
+    core_group_unbind(core, group);
     if (reason == CLOSE_EVICTED)
         core_count(core, CORE_METRIC_evicted_groups, 1);
     if (group->state == WIRE_GROUP_RECOVERING)
@@ -293,10 +271,10 @@ static void end_if_empty(struct core *core, struct group *group)
 {
     if (group->present > 0 || group->writing > 0)
         return;
-    if (group->state == WIRE_GROUP_CLOSING)
-        free_record(core, group);
-    else
+    if (group->state != WIRE_GROUP_CLOSING)
         core_group_close(core, group->record, CLOSE_STRAY);
+    else if (group->child == 0) /* else its next step will see to it */
+        free_record(core, group);
 }
 
 void core_group_unreserve(struct core *core, uint32_t record, uint32_t index, uint32_t number)
@@ -338,7 +316,8 @@ static void settle(struct core *core, struct group *group)
                                                   : CORE_METRIC_groups_healed,
                1);
     core_victim_leave(core, group->record);
-    object_unflag(core_object(core, group->record), OBJECT_DONE); /* it went first, degraded */
+    if (group->state == WIRE_GROUP_DEGRADED) /* it went first */
+        object_unflag(core_object(core, group->record), OBJECT_DONE);
     core_victim_return(core, group->record);
     group->state = group->size > 0 ? WIRE_GROUP_COMPLETE : WIRE_GROUP_OPEN;
     core_group_timer_end(core, group);
@@ -358,10 +337,13 @@ void core_group_join(struct core *core, uint32_t number, uint32_t record, uint32
     object->prev = record;
     object->next = index;
     core->group_members++;
-    if (group->present++ == 0)
-        unit->segment = object->segment;
     if (unit->depth == CORE_DEPTH_UNKNOWN)
         unit->depth = object->depth;
+    if (group->present++ == 0) {
+        unit->segment = object->segment;
+        core_group_arrived(core, record);
+    }
+    core_group_pinned(core, number);
     core_group_progress(core, group);
     settle(core, group);
 }
@@ -402,6 +384,7 @@ void core_group_leave(struct core *core, uint32_t number)
     struct group *group = core_group_at(core, object->prev);
     bool first = core_object(core, group->record)->segment == object->segment;
 
+    core_group_unpinned(core, number);
     group->members[object->next] = 0;
     group->present--;
     object->grouped = 0;
@@ -434,79 +417,6 @@ bool core_group_may_go(const struct core *core, const struct object *unit)
             group->state == WIRE_GROUP_OPEN) &&
            group->present > 0 && group->listed == group->present && group->writing == 0 &&
            group->holds == 0;
-}
-
-/* A child goes before its parent: the first leaf below it that may go. */
-static bool may_lead(const struct core *core, uint32_t record)
-{
-    uint16_t flags = core_object(core, record)->flags;
-
-    return (flags & OBJECT_LISTED) != 0 &&
-           ((flags & OBJECT_SOFT_PIN) == 0 || core->options.evict_soft_pinned);
-}
-
-uint32_t core_group_leaf(const struct core *core, uint32_t record)
-{
-    uint32_t at = record;
-
-    for (uint32_t i = 0; i < STEP_MEMBERS; i++) {
-        uint32_t child = core_group_at(core, at)->child;
-
-        while (child != 0 && !may_lead(core, child))
-            child = core_group_at(core, child)->younger;
-        if (child == 0)
-            break;
-        at = child;
-    }
-    return at;
-}
-
-void core_group_soft_pin(struct core *core, uint32_t record)
-{
-    const struct group *group = core_group_at(core, record);
-    bool soft = false;
-
-    for (uint32_t i = 0; i < group->capacity && !soft; i++) {
-        soft = group->members[i] != 0 &&
-               (core_object(core, group->members[i])->flags & OBJECT_SOFT_PIN) != 0;
-    }
-    core_victim_leave(core, record);
-    object_unflag(core_object(core, record), OBJECT_SOFT_PIN);
-    if (soft)
-        object_flag(core_object(core, record), OBJECT_SOFT_PIN);
-    core_victim_return(core, record);
-}
-
-/* ---- chains ---- */
-
-void core_group_bind(struct core *core, uint32_t record, struct hash128 parent)
-{
-    struct group *group = core_group_at(core, record);
-    struct index_cursor cursor;
-    uint32_t other;
-
-    if (group->parent != 0 || (parent.low == 0 && parent.high == 0))
-        return;
-    other = index_first(core->group_ids, parent.low, &cursor);
-    for (; other != 0; other = index_next(&cursor)) {
-        struct hash128 hash = hash_key(CORE_TENANT, core_group_id(core, other));
-
-        if (hash.low == parent.low && hash.high == parent.high)
-            break;
-    }
-    uint32_t depth = core_object(core, record)->depth;
-
-    if (other == 0 || depth == CORE_DEPTH_UNKNOWN || core_object(core, other)->depth >= depth) {
-        core_count(core, CORE_METRIC_parents_dropped, 1);
-        return;
-    }
-    struct group *above = core_group_at(core, other);
-
-    group->parent = other;
-    group->younger = above->child;
-    if (above->child != 0)
-        core_group_at(core, above->child)->elder = record;
-    above->child = record;
 }
 
 /* ---- learning again ---- */
@@ -548,6 +458,8 @@ void core_group_check(struct core *core, uint32_t record)
             const struct write *write = core_write_of(core, number);
 
             ASSERT(write->group == record && write->group_index == i);
+            ASSERT(group->state != WIRE_GROUP_FORMING ||
+                   core_group_is_writer(core, group, write->session));
             writing++;
             continue;
         }
@@ -562,7 +474,14 @@ void core_group_check(struct core *core, uint32_t record)
     }
     ASSERT(group->present == present && group->listed == listed && group->writing >= writing);
     ASSERT(group->state != WIRE_GROUP_COMPLETE || group->present == group->size); /* Y2 */
-    ASSERT(group->present > 0 || group->writing > 0);
-    ASSERT(((unit->flags & OBJECT_LISTED) != 0) == core_group_may_go(core, unit));       /* Y3 */
-    ASSERT(group->parent == 0 || core_object(core, group->parent)->depth < unit->depth); /* Y5 */
+    ASSERT(group->present > 0 || group->writing > 0 ||
+           (group->state == WIRE_GROUP_CLOSING && group->child != 0));
+    ASSERT(((unit->flags & OBJECT_LISTED) != 0) == core_group_may_go(core, unit)); /* Y3 */
+    if (group->state == WIRE_GROUP_CLOSING)
+        return;
+    bool hard = core_group_is_hard(core, group);
+
+    ASSERT(hard == ((unit->flags & OBJECT_HARD_PIN) != 0)); /* Y5 */
+    if (group->state == WIRE_GROUP_FORMING)
+        core_group_writers_check(core, group);
 }

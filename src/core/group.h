@@ -43,11 +43,6 @@ void core_group_join(struct core *core, uint32_t number, uint32_t record, uint32
 void core_group_leave(struct core *core, uint32_t number);
 
 bool core_group_may_go(const struct core *core, const struct object *unit);
-uint32_t core_group_leaf(const struct core *core, uint32_t record);
-/* Members were pinned softly, or are no more: with one of them the whole is. */
-void core_group_soft_pin(struct core *core, uint32_t record);
-/* Binds the group to its parent, if that is there and not as deep. */
-void core_group_bind(struct core *core, uint32_t record, struct hash128 parent);
 /* All inventories are in: it is what its members say. */
 void core_group_recovered(struct core *core, uint32_t record);
 void core_group_check(struct core *core, uint32_t record);
@@ -67,12 +62,52 @@ static inline bool core_group_hides(const struct core *core, uint32_t number)
            group->state != WIRE_GROUP_COMPLETE;
 }
 
+/* ---- group_chain.c: parents and children ---- */
+
+void core_group_chains_init(struct core *core);
+/* To its parent, if that is not as deep; where it is not there yet the group waits for it. */
+void core_group_bind(struct core *core, uint32_t record, struct hash128 parent);
+void core_group_unbind(struct core *core, struct group *group);
+/* It has its first member, or its depth is known: those that waited for it are bound. */
+void core_group_arrived(struct core *core, uint32_t record);
+/* A bounded number of its children wait for its return.  True: none are left. */
+bool core_group_part(struct core *core, struct group *group);
+/* Hash of the id of its parent; zeros: it has none. */
+struct hash128 core_group_parent(const struct core *core, const struct group *group);
+uint32_t core_group_leaf(const struct core *core, uint32_t record);
+void core_orphans_step(struct core *core);
+/* bound: adds its children. */
+void core_group_chain_check(const struct core *core, uint32_t record, uint32_t *bound);
+void core_group_chains_check(const struct core *core, uint32_t bound, uint32_t with_parent);
+
+/* ---- group_writers.c ---- */
+
+void core_group_writers_init(struct core *core);
+/* The session puts a member of a FORMING group.  NO_MEMORY. */
+MUST_CHECK enum snow_status core_group_writer_add(struct core *core, const struct group *group,
+                                                  uint32_t session);
+void core_group_writers_end(struct core *core, struct group_timer *timer);
+/* A member came: the time to form begins anew. */
+void core_group_progress(struct core *core, struct group *group);
+/* The session's connection broke, or is there again. */
+void core_writer_links(struct core *core, struct session *session, bool linked);
+void core_writer_end(struct core *core, struct session *session);
+bool core_group_is_writer(const struct core *core, const struct group *group, uint32_t session);
+void core_group_writers_check(const struct core *core, const struct group *group);
+
+/* ---- pin.c ---- */
+
+/* A member joined, or is about to leave. */
+void core_group_pinned(struct core *core, uint32_t number);
+void core_group_unpinned(struct core *core, uint32_t number);
+bool core_group_is_hard(const struct core *core, const struct group *group);
+/* Members were pinned, or are no more: with one of them the whole is. */
+void core_group_pin(struct core *core, uint32_t record);
+
 /* ---- group_form.c: time, and room for groups that are being formed ---- */
 
 void core_group_timer_end(struct core *core, struct group *group);
 void core_group_timer_degraded(struct core *core, struct group *group);
-/* A member came: the time to form begins anew. */
-void core_group_progress(struct core *core, struct group *group);
 
 /* What a put says of an item's group; NULL: nothing. */
 const struct wire_put_member *core_member_of(const struct wire_put_start_req *put, uint32_t item);
@@ -97,6 +132,10 @@ struct membership {
 MUST_CHECK enum snow_status core_group_admit(struct core *core, const struct request *request,
                                              uint32_t item, uint32_t old,
                                              struct membership *membership);
+/* The place of an item that was admitted, for this object of that session's.  NO_MEMORY. */
+MUST_CHECK enum snow_status core_group_reserve_for(struct core *core,
+                                                   const struct membership *membership,
+                                                   uint32_t session, uint32_t number);
 /* The item was admitted but not granted. */
 void core_group_dismiss(struct core *core, const struct membership *membership);
 /* The item has to wait until a group is formed. */
@@ -133,6 +172,8 @@ void core_group_remove_done(struct core *core, struct request *request, uint32_t
                             enum snow_status status);
 
 uint64_t core_group_bytes(const struct core *core, uint32_t record); /* of its READABLE members */
+/* Of all of them, as far as is known while it is being formed. */
+uint64_t core_group_whole_bytes(const struct core *core, uint32_t record);
 bool core_some_node_is_away(const struct core *core);
 bool core_group_member_is_there(const struct core *core, uint32_t number);
 /* away: some node is silent. */

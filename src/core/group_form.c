@@ -8,8 +8,8 @@
  * Invariants.
  *   F1  forming_bytes = what the groups in core->forming have reserved.  The oldest of them may
  *       exceed the share.
- *   F2  A FORMING group has a timer: it is closed when no member came for its time.  A DEGRADED
- *       one is among those that go first once its timer has run out.
+ *   F2  A FORMING group has a timer (group_writers.c).  A DEGRADED one is among those that go first
+ *       once its timer has run out.
  *   F3  Items in core->forming_room come back to core->room when a group leaves core->forming.
  * Threads.  The core's own. */
 #include "core/group.h"
@@ -36,6 +36,7 @@ static void leave_forming(struct core *core, struct group_timer *timer)
     if (!list_is_linked(&timer->forming))
         return;
     list_remove(&timer->forming);
+    core->forming_count--;
     core->forming_bytes -= timer->reserved;
     timer->reserved = 0;
     let_others_in(core);
@@ -48,6 +49,7 @@ void core_group_timer_end(struct core *core, struct group *group)
     if (timer == NULL)
         return;
     leave_forming(core, timer);
+    core_group_writers_end(core, timer);
     wheel_cancel(&core->wheel, &timer->timer);
     pool_give(&core->group_timers, group->timer);
     group->timer = 0;
@@ -57,9 +59,11 @@ static void on_form_end(struct wheel_timer *wheel_timer, void *owner)
 {
     struct core *core = owner;
 
+    struct group_timer *timer = list_entry(wheel_timer, struct group_timer, timer);
+
     core_count(core, CORE_METRIC_groups_expired, 1);
-    core_group_close(core, list_entry(wheel_timer, struct group_timer, timer)->record,
-                     CLOSE_ABORTED);
+    core_count(core, CORE_METRIC_groups_abandoned, timer->linked == 0);
+    core_group_close(core, timer->record, CLOSE_ABORTED);
 }
 
 static void on_degraded_long(struct wheel_timer *wheel_timer, void *owner)
@@ -84,7 +88,10 @@ static struct group_timer *new_timer(struct core *core, struct group *group,
         return NULL;
     struct group_timer *timer = pool_at(&core->group_timers, number);
 
-    *timer = (struct group_timer){.record = group->record, .timer.on_event = on_event};
+    *timer = (struct group_timer){.record = group->record,
+                                  .timer.on_event = on_event,
+                                  .left_ns = core->now_ns};
+    list_init(&timer->writers);
     group->timer = number;
     return timer;
 }
@@ -95,16 +102,6 @@ void core_group_timer_degraded(struct core *core, struct group *group)
 
     if (timer != NULL)
         wheel_arm(&core->wheel, &timer->timer, core->now_ns + core->options.group_degraded_ns);
-}
-
-void core_group_progress(struct core *core, struct group *group)
-{
-    struct group_timer *timer = timer_of(core, group);
-
-    if (group->state != WIRE_GROUP_FORMING || timer == NULL)
-        return;
-    wheel_cancel(&core->wheel, &timer->timer);
-    wheel_arm(&core->wheel, &timer->timer, core->now_ns + timer->form_ns);
 }
 
 /* ---- what a put says ---- */
@@ -191,15 +188,11 @@ struct bytes core_group_extra(struct core *core, const struct write *write)
 struct bytes core_group_member_extra(struct core *core, uint32_t number)
 {
     const struct object *object = core_object(core, number);
-    struct hash128 parent = {0};
 
     if (!object->grouped)
         return bytes_of(NULL, 0);
-    uint32_t above = core_group_of(core, object)->parent;
-
-    if (above != 0)
-        parent = hash_key(CORE_TENANT, core_group_id(core, above));
-    return encode_extra(core, object->prev, object->next, object->depth, parent);
+    return encode_extra(core, object->prev, object->next, object->depth,
+                        core_group_parent(core, core_group_of(core, object)));
 }
 
 /* ---- admission ---- */
@@ -264,6 +257,7 @@ static enum snow_status begin_group(struct core *core, const struct wire_put_sta
     timer->reserved = bytes;
     core->forming_bytes += bytes;
     list_push(&core->forming, &timer->forming);
+    core->forming_count++;
     if (!list_is_empty(&core->forming_room))
         let_others_in(core); /* members of this one may be among them */
     core_group_progress(core, group);
@@ -402,6 +396,25 @@ enum snow_status core_group_admit(struct core *core, const struct request *reque
     return SNOW_OK;
 }
 
+enum snow_status core_group_reserve_for(struct core *core, const struct membership *membership,
+                                        uint32_t session, uint32_t number)
+{
+    const struct group *group = core_group_at(core, membership->record);
+    enum snow_status status = core_group_writer_add(core, group, session);
+
+    return status != SNOW_OK
+               ? status
+               : core_group_reserve(core, membership->record, membership->index, number);
+}
+
+uint64_t core_group_whole_bytes(const struct core *core, uint32_t record)
+{
+    const struct group_timer *timer = timer_of(core, core_group_at(core, record));
+    uint64_t present = core_group_bytes(core, record);
+
+    return timer != NULL && timer->reserved > present ? timer->reserved : present;
+}
+
 /* The group of an item as it is now; NULL: none yet. */
 static struct group *group_of_item(const struct core *core, const struct request *request,
                                    uint32_t item, const struct wire_put_group **said)
@@ -468,7 +481,7 @@ bool core_group_adopt(struct core *core, const struct request *request, uint32_t
         core_group_admit(core, request, item, 0, &membership) != SNOW_OK || membership.record == 0)
         return false;
     core_victim_leave(core, number);
-    if (core_group_reserve(core, membership.record, membership.index, number) != SNOW_OK) {
+    if (core_group_reserve_for(core, &membership, request->session, number) != SNOW_OK) {
         core_group_dismiss(core, &membership);
         core_victim_return(core, number);
         return false;

@@ -103,6 +103,8 @@ void core_victim_leave(struct core *core, uint32_t number);
 void core_victim_touch(struct core *core, uint32_t number, bool counts);
 /* An object that is in no group, or the record of a group; 0: none. */
 uint32_t core_victim_next(struct core *core, struct segment *segment);
+/* It goes before others of its class. */
+void core_victim_demote(struct core *core, uint32_t number);
 /* What a READABLE object goes with: the record of its group, or itself. */
 uint32_t core_unit_of(const struct core *core, uint32_t number);
 /* Evicts the unit for which this object stands, whole. */
@@ -338,6 +340,8 @@ void core_pin(struct core *core, const struct core_input *input, uint32_t sessio
 MUST_CHECK enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin,
                                          uint32_t pin_ms);
 void core_pin_forget(struct core *core, uint32_t number);
+/* Its bytes count as pinned for good: it is, or a member of its group. */
+bool core_pin_counts(const struct core *core, uint32_t number);
 void core_hint(struct core *core, const struct core_input *input, uint32_t session);
 bool core_hint_is_valid(uint32_t flags, uint8_t priority);
 MUST_CHECK enum snow_status core_hint_set(struct core *core, uint32_t number,

@@ -140,7 +140,7 @@ static bool add_part(struct core *core, uint32_t number, const struct part *part
 {
     struct object *object = core_object(core, number);
     bool readable = object->state == OBJECT_READABLE;
-    bool hard = (object->flags & OBJECT_HARD_PIN) != 0;
+    bool hard = core_pin_counts(core, number);
     uint64_t before = core_object_bytes(core, number);
 
     core_victim_leave(core, number); /* its first segment may be another one then */

@@ -594,7 +594,7 @@ void core_copy_lost(struct core *core, uint32_t number, uint32_t index)
 void core_part_lost(struct core *core, uint32_t number, uint32_t index)
 {
     struct object *object = core_object(core, number);
-    bool hard = (object->flags & OBJECT_HARD_PIN) != 0;
+    bool hard = core_pin_counts(core, number);
 
     core_victim_leave(core, number);
     core->hard_pinned_bytes -= hard ? core_object_bytes(core, number) : 0;

@@ -2,9 +2,87 @@
  *
  * Invariants.
  *   N1  Only READABLE objects are pinned; a pin ends with its object.
- *   N2  hard_pinned_bytes <= hard_pin_percent of the pool when a pin is given.
+ *   N2  hard_pinned_bytes <= hard_pin_percent of the pool when a pin is given.  A hard pin of a
+ *       member protects its group: the bytes of all of them count.
  * Threads.  The core's own. */
-#include "core/inside.h"
+#include "core/group.h"
+
+bool core_pin_counts(const struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    return (object->flags & OBJECT_HARD_PIN) != 0 ||
+           (object->grouped && (core_object(core, object->prev)->flags & OBJECT_HARD_PIN) != 0);
+}
+
+/* ---- groups ---- */
+
+/* The bytes of its members that count now. */
+static uint64_t counted_bytes(const struct core *core, const struct group *group)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        uint32_t number = group->members[i];
+
+        if (number != 0 && core_object(core, number)->grouped && core_pin_counts(core, number))
+            bytes += core_object_bytes(core, number);
+    }
+    return bytes;
+}
+
+/* Flags that its members have. */
+static uint32_t pins_of(const struct core *core, const struct group *group)
+{
+    uint32_t pins = 0;
+
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        uint32_t number = group->members[i];
+
+        if (number != 0 && core_object(core, number)->grouped)
+            pins |= core_object(core, number)->flags;
+    }
+    return pins & (OBJECT_SOFT_PIN | OBJECT_HARD_PIN);
+}
+
+bool core_group_is_hard(const struct core *core, const struct group *group)
+{
+    return (pins_of(core, group) & OBJECT_HARD_PIN) != 0;
+}
+
+void core_group_pin(struct core *core, uint32_t record)
+{
+    const struct group *group = core_group_at(core, record);
+    uint32_t pins = OBJECT_SOFT_PIN | OBJECT_HARD_PIN;
+
+    if (group->state == WIRE_GROUP_CLOSING)
+        return; /* it goes, with what counts of it */
+    core_victim_leave(core, record);
+    core->hard_pinned_bytes -= counted_bytes(core, group);
+    object_unflag(core_object(core, record), pins);
+    object_flag(core_object(core, record), pins_of(core, group));
+    core->hard_pinned_bytes += counted_bytes(core, group);
+    core_victim_return(core, record);
+}
+
+void core_group_pinned(struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+
+    if ((object->flags & OBJECT_HARD_PIN) == 0 && core_pin_counts(core, number))
+        core->hard_pinned_bytes += core_object_bytes(core, number);
+    if (object->flags & (OBJECT_SOFT_PIN | OBJECT_HARD_PIN))
+        core_group_pin(core, object->prev);
+}
+
+void core_group_unpinned(struct core *core, uint32_t number)
+{
+    ASSERT((core_object(core, number)->flags & OBJECT_HARD_PIN) == 0);
+    if (core_pin_counts(core, number))
+        core->hard_pinned_bytes -= core_object_bytes(core, number);
+}
+
+/* ---- pins ---- */
 
 static struct pin *find_pin(const struct core *core, uint32_t number, uint32_t *index)
 {
@@ -89,13 +167,13 @@ static uint64_t hard_pin_bytes_max(const struct core *core)
 enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin, uint32_t pin_ms)
 {
     const struct object *object = core_object(core, number);
-    uint64_t bytes = core_object_bytes(core, number);
-    bool was_hard = (object->flags & OBJECT_HARD_PIN) != 0;
+    uint64_t bytes = object->grouped ? core_group_whole_bytes(core, object->prev)
+                                     : core_object_bytes(core, number);
     uint64_t pin_ns = pin_ms * NS_PER_MS;
 
     if (pin_ms == WIRE_PIN_CLUSTER)
         pin_ns = core->options.soft_pin_ns;
-    if (pin == WIRE_PIN_HARD && !was_hard &&
+    if (pin == WIRE_PIN_HARD && !core_pin_counts(core, number) &&
         core->hard_pinned_bytes + bytes > hard_pin_bytes_max(core))
         return SNOW_LIMIT;
     if (pin == WIRE_PIN_SOFT && pin_ns > 0) {

@@ -73,6 +73,13 @@ void policy_unlink(struct core *core, struct victim_list *list, uint32_t number)
     list->count--;
 }
 
+void policy_demote(struct core *core, struct victim_list *list, uint32_t number)
+{
+    core_object(core, number)->last_touch = core_object(core, list->old)->last_touch;
+    policy_unlink(core, list, number);
+    policy_push_old(core, list, number);
+}
+
 uint32_t policy_count(const struct segment *segment)
 {
     uint32_t count = segment->soft.count + segment->done.count;

@@ -47,6 +47,8 @@ struct policy_ops {
     void (*leave)(struct core *core, struct segment *segment, uint32_t object);
     /* Comes back after leave. */
     void (*come_back)(struct core *core, struct segment *segment, uint32_t object);
+    /* It goes before the others of its class, as if it were the least recently used of them. */
+    void (*demote)(struct core *core, struct segment *segment, uint32_t object);
     /* It is about to be evicted, out of no list yet.  NULL: the policy remembers nothing. */
     void (*evicted)(struct core *core, uint32_t object);
     /* The next to go, still in its list; 0: none. */
@@ -75,6 +77,8 @@ void policy_push_old(struct core *core, struct victim_list *list, uint32_t objec
 void policy_insert_after(struct core *core, struct victim_list *list, uint32_t older,
                          uint32_t object);
 void policy_unlink(struct core *core, struct victim_list *list, uint32_t object);
+/* To the old end, as old as the one there. */
+void policy_demote(struct core *core, struct victim_list *list, uint32_t object);
 
 /* Number of objects in all lists of a segment, and a check that they tile. */
 uint32_t policy_count(const struct segment *segment);

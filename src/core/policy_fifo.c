@@ -55,6 +55,11 @@ static void fifo_come_back(struct core *core, struct segment *segment, uint32_t 
     policy_push_young(core, list, number);
 }
 
+static void fifo_demote(struct core *core, struct segment *segment, uint32_t number)
+{
+    policy_demote(core, &segment->lists[0], number);
+}
+
 static uint32_t fifo_victim(struct core *core, struct segment *segment)
 {
     (void)core;
@@ -89,6 +94,7 @@ const struct policy_ops policy_fifo = {
     .touch_away = fifo_touch,
     .leave = fifo_leave,
     .come_back = fifo_come_back,
+    .demote = fifo_demote,
     .victim = fifo_victim,
     .after = fifo_after,
     .before = fifo_before,

@@ -29,6 +29,11 @@ static void lru_leave(struct core *core, struct segment *segment, uint32_t objec
     policy_unlink(core, &segment->lists[0], object);
 }
 
+static void lru_demote(struct core *core, struct segment *segment, uint32_t number)
+{
+    policy_demote(core, &segment->lists[0], number);
+}
+
 static uint32_t lru_victim(struct core *core, struct segment *segment)
 {
     (void)core;
@@ -62,6 +67,7 @@ const struct policy_ops policy_lru = {
     .touch_away = lru_touch_away,
     .leave = lru_leave,
     .come_back = lru_insert,
+    .demote = lru_demote,
     .victim = lru_victim,
     .after = lru_after,
     .before = lru_before,

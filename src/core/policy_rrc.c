@@ -94,6 +94,11 @@ static void rrc_touch_away(struct core *core, struct segment *segment, uint32_t 
     count_use(core, core_object(core, number), counts);
 }
 
+static void rrc_demote(struct core *core, struct segment *segment, uint32_t number)
+{
+    policy_demote(core, list_of(segment, core_object(core, number)), number);
+}
+
 static void rrc_evicted(struct core *core, uint32_t number)
 {
     const struct object *object = core_object(core, number);
@@ -192,6 +197,7 @@ const struct policy_ops policy_rrc = {
     .touch_away = rrc_touch_away,
     .leave = rrc_leave,
     .come_back = rrc_come_back,
+    .demote = rrc_demote,
     .evicted = rrc_evicted,
     .victim = rrc_victim,
     .after = rrc_after,

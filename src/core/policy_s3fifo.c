@@ -61,6 +61,11 @@ static void s3fifo_come_back(struct core *core, struct segment *segment, uint32_
     policy_push_young(core, &segment->lists[queue_of(core_object(core, number))], number);
 }
 
+static void s3fifo_demote(struct core *core, struct segment *segment, uint32_t number)
+{
+    policy_demote(core, &segment->lists[queue_of(core_object(core, number))], number);
+}
+
 static void s3fifo_evicted(struct core *core, uint32_t number)
 {
     const struct object *object = core_object(core, number);
@@ -127,6 +132,7 @@ const struct policy_ops policy_s3fifo = {
     .touch_away = s3fifo_touch,
     .leave = s3fifo_leave,
     .come_back = s3fifo_come_back,
+    .demote = s3fifo_demote,
     .evicted = s3fifo_evicted,
     .victim = s3fifo_victim,
     .after = s3fifo_after,

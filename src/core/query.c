@@ -168,6 +168,8 @@ void core_metrics(struct core *core, uint64_t *values)
     values[CORE_METRIC_objects] = core->readable;
     values[CORE_METRIC_groups] = core->group_count;
     values[CORE_METRIC_group_members] = core->group_members;
+    values[CORE_METRIC_groups_forming] = core->forming_count;
+    values[CORE_METRIC_group_parents_absent] = core->group_absent_pool.used;
     values[CORE_METRIC_forming_bytes] = core->forming_bytes;
     values[CORE_METRIC_objects_writing] = core->writing;
     values[CORE_METRIC_objects_closing] = core->closing;

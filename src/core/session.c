@@ -51,6 +51,7 @@ static void end_session(struct core *core, uint32_t index)
         core_read_free(core, list_entry(link, struct read, of_session));
     core_holds_free(core, session);
     core_group_marks_end(core, index);
+    core_writer_end(core, session);
     wheel_cancel(&core->wheel, &session->timer);
     core->sessions[index] = NULL;
     core->sessions_open--;
@@ -97,6 +98,7 @@ static struct session *new_session(struct core *core)
     list_init(&session->requests);
     list_init(&session->room);
     list_init(&session->group_marks);
+    list_init(&session->group_writers);
     session->timer.on_event = on_session_timer;
     session->id = (rng_next(&core->rng) << 16) | (index + 1);
     core->sessions[index] = session;
@@ -122,6 +124,8 @@ void core_session_open(struct core *core, const struct core_input *input)
      * now. */
     if (session->linked)
         end_requests(core, session);
+    else
+        core_writer_links(core, session, true);
     wheel_cancel(&core->wheel, &session->timer);
     session->linked = true;
     session->writes_ended = false;
@@ -137,6 +141,7 @@ void core_session_break(struct core *core, const struct core_input *input)
         return;
     session->linked = false;
     end_requests(core, session);
+    core_writer_links(core, session, false);
     wheel_arm(&core->wheel, &session->timer, core->now_ns + core->options.session_return_ns);
 }
 

@@ -127,7 +127,7 @@ struct group {
     uint32_t *members; /* malloc'd: objects by index, WRITING or READABLE ones; 0: none */
     uint32_t capacity; /* of members */
     uint32_t record;   /* its object */
-    uint32_t parent;   /* records of groups; 0: none */
+    uint32_t parent;   /* record of a group; GROUP_ORPHAN: a struct group_absent; 0: none */
     uint32_t child;    /* one of those whose parent it is; they are linked by elder and younger */
     uint32_t elder;
     uint32_t younger;
@@ -144,14 +144,20 @@ struct group {
 };
 _Static_assert(sizeof(struct group) == 64, "the group record has a budget");
 
+#define GROUP_ORPHAN (1u << 4)   /* its parent is not there */
 #define GROUP_IN_STEPS (1u << 5) /* CLOSING: in core->groups_closing */
 #define GROUP_ENTERED (1u << 6)  /* it has been among the victims */
+#define GROUP_SHADOW (1u << 7)   /* it is to take the place of the one that is there */
 
 /* While a group is being formed, and for a while when it has lost a member. */
 struct group_timer {
     struct wheel_timer timer;
     struct list_link forming; /* in core->forming, oldest first, once admitted */
+    struct list writers;      /* struct group_writer */
     uint64_t form_ns;         /* without progress: then it is closed */
+    uint64_t progress_ns;     /* the last member came, or it was begun */
+    uint64_t left_ns;         /* since then it had no writer */
+    uint32_t linked;          /* writers whose connections stand */
     uint64_t largest;         /* bytes of its largest member so far */
     uint64_t reserved;        /* bytes of the whole, as far as is known: in core->forming_bytes */
     uint32_t record;
@@ -403,7 +409,8 @@ struct session {
     struct list writes;
     struct list reads;
     struct list requests;
-    struct list group_marks; /* struct group_mark */
+    struct list group_marks;   /* struct group_mark */
+    struct list group_writers; /* struct group_writer: of groups that it helps to form */
     uint32_t group_mark_count;
     struct list *holds; /* CORE_HOLD_LISTS of struct read, by operation; NULL: none yet */
     uint32_t hold_count;
@@ -509,6 +516,16 @@ struct pin {
 struct drained {
     uint64_t incarnation;
     uint64_t process;
+};
+
+/* As many bytes evicted as the pool holds. */
+#define CORE_TURNOVER_MARKS 5u
+
+struct turnover {
+    uint64_t next_bytes;                 /* evicted in all: then the next quarter of one is over */
+    uint64_t count;                      /* of quarters */
+    uint32_t marks[CORE_TURNOVER_MARKS]; /* a ring: core->touches at the ends of the last ones */
+    uint32_t cursor; /* the next absent parent whose children are looked at; 0: none */
 };
 
 /* ---- the core ---- */
@@ -624,9 +641,16 @@ struct core {
     struct list forming;       /* admitted groups that are being formed, oldest first */
     struct list forming_room;  /* put items of groups that are not admitted yet, in order */
     uint64_t forming_bytes;    /* reserved by those in `forming` */
+    uint32_t forming_count;    /* of these */
     struct index *group_holds; /* id of a hold -> struct group_hold */
     struct pool group_hold_pool;
-    struct list group_waits;    /* items that wait for a group to be complete */
+    struct list group_waits; /* items that wait for a group to be complete */
+    struct pool group_writer_pool;
+    struct index *group_writers; /* timer and session -> struct group_writer */
+    struct pool group_absent_pool;
+    struct index *group_absents; /* hash of an id -> struct group_absent */
+    struct list groups_absent;   /* the one that was not asked for longest first */
+    struct turnover turnover;
     struct index *group_claims; /* as pins -> struct group_claim */
     struct pool group_claim_pool;
     uint64_t broken_gen; /* of the member that a session could not read, the last one */

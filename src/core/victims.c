@@ -251,6 +251,15 @@ uint32_t core_victim_next(struct core *core, struct segment *segment)
                : number;
 }
 
+void core_victim_demote(struct core *core, uint32_t number)
+{
+    const struct object *object = core_object(core, number);
+    struct segment *segment = core->segments[object->segment];
+
+    if ((object->flags & OBJECT_LISTED) && list_apart(segment, object) == NULL)
+        core->policy->demote(core, segment, number);
+}
+
 uint32_t core_unit_of(const struct core *core, uint32_t number)
 {
     const struct object *object = core_object(core, number);

@@ -184,7 +184,7 @@ static enum snow_status grant_item(struct core *core, struct request *request, u
     enum snow_status status = take_places(core, request, index, number, &write_number);
 
     if (status == SNOW_OK && membership->record != 0) {
-        status = core_group_reserve(core, membership->record, membership->index, number);
+        status = core_group_reserve_for(core, membership, request->session, number);
         if (status != SNOW_OK)
             return_places(core, number, write_number);
     }

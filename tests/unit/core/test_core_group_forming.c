@@ -1,0 +1,190 @@
+/* Groups that are being formed: who forms them, when they are given up; pins of their members. */
+#include "groups.h"
+
+static void member_put_by(struct small_world *small, uint64_t session, const char *id,
+                          uint32_t size, const char *key, uint32_t index)
+{
+    uint64_t mine = small->session;
+
+    small->session = session;
+    member_put(small, id, size, key, index);
+    small->session = mine;
+}
+
+static void test_abandoned(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    uint64_t writer = session_open(world, 0);
+    uint64_t other = session_open(world, 0);
+
+    member_put_by(&small, writer, "alone", 3, "alone.0", 0);
+    member_put_by(&small, writer, "helped", 3, "helped.0", 0);
+    member_put_by(&small, other, "helped", 3, "helped.1", 1);
+    session_break(world, writer);
+    world_live(world, world->options.group_abandoned_ns - NS_PER_S);
+    assert_int_equal(group_stat(&small, "alone")->state, WIRE_GROUP_FORMING);
+    world_live(world, 2 * NS_PER_S);
+    assert_int_equal(group_stat(&small, "alone")->status, SNOW_NOT_FOUND);
+    assert_int_equal(lookup_status(world, small.session, "alone.0"), SNOW_NOT_FOUND);
+    assert_int_equal(group_stat(&small, "helped")->state, WIRE_GROUP_FORMING);
+    assert_int_equal(world_metric(world, "groups_abandoned"), 1);
+    assert_int_equal(world_metric(world, "groups_forming"), 1);
+    /* The last writer of the other one goes: the time counts from then on. */
+    session_break(world, other);
+    world_live(world, world->options.group_abandoned_ns + NS_PER_S);
+    assert_int_equal(group_stat(&small, "helped")->status, SNOW_NOT_FOUND);
+    assert_int_equal(world_metric(world, "groups_forming"), 0);
+    assert_int_equal(world_metric(world, "forming_bytes"), 0);
+    world_deinit(world);
+}
+
+static void test_writer_returns(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    uint64_t writer = session_open(world, 0);
+
+    member_put_by(&small, writer, "g", 3, "g.0", 0);
+    session_break(world, writer);
+    world_live(world, world->options.group_abandoned_ns / 2);
+    assert_int_equal(session_open(world, writer), writer);
+    world_live(world, 2 * world->options.group_abandoned_ns);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_FORMING);
+    /* Gone again; another one takes over. */
+    session_break(world, writer);
+    world_live(world, world->options.group_abandoned_ns / 2);
+    member_put(&small, "g", 3, "g.1", 1);
+    world_live(world, 2 * world->options.group_abandoned_ns);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_FORMING);
+    /* Writers that are there but put nothing have form_ttl. */
+    world_live(world, world->options.group_form_ns);
+    assert_int_equal(group_stat(&small, "g")->status, SNOW_NOT_FOUND);
+    assert_int_equal(world_metric(world, "groups_abandoned"), 0);
+    assert_int_equal(world_metric(world, "groups_expired"), 1);
+    world_deinit(world);
+}
+
+static void test_many_writers(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    uint64_t sessions[64];
+    char key[16];
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    for (uint32_t i = 0; i < 64; i++) {
+        sessions[i] = session_open(world, 0);
+        if (i == 63)
+            break; /* the last one is late */
+        snprintf(key, sizeof(key), "g.%u", i);
+        uint64_t mine = small.session;
+
+        small.session = sessions[i];
+        struct wire_put_start_req *put = member_message(&small, "g", 64, key, i, 0);
+
+        put->items[0].size = 256;
+        put->items[0].key = world_keep(world, world_key(key));
+        message_put(&small, put);
+        small.session = mine;
+    }
+    for (uint32_t i = 0; i < 62; i++)
+        session_break(world, sessions[i]);
+    world_live(world, 2 * world->options.group_abandoned_ns);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_FORMING);
+    struct wire_put_start_req *put = member_message(&small, "g", 64, "g.63", 63, 0);
+
+    put->items[0].size = 256;
+    message_put(&small, put);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    world_deinit(world);
+}
+
+/* ---- pins ---- */
+
+static enum snow_status pin_status(struct small_world *small, const char *key, uint8_t pin)
+{
+    struct wire_key item = {.key = world_key(key)};
+    struct wire_pin_req message = {.pin = pin, .keys = &item, .keys_count = 1};
+
+    return (enum snow_status)world_ask(&small->world, small->session, WIRE_pin, &message, 1, 1000)
+        ->statuses[0]
+        .status;
+}
+
+static uint64_t pinned_pieces(struct small_world *small)
+{
+    return world_metric(&small->world, "hard_pinned_bytes") / PIECE;
+}
+
+static void test_pin_charges_the_whole(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB); /* 25 % may be pinned: 16 pieces */
+    group_put(&small, "large", 17);
+    group_put(&small, "g", 4);
+    assert_int_equal(pin_status(&small, "large.3", WIRE_PIN_HARD), SNOW_LIMIT);
+    assert_int_equal(pin_status(&small, "g.1", WIRE_PIN_HARD), SNOW_OK);
+    assert_int_equal(pinned_pieces(&small), 4);
+    assert_int_equal(pin_status(&small, "g.2", WIRE_PIN_HARD), SNOW_OK);
+    assert_int_equal(pinned_pieces(&small), 4);
+    /* A member goes and comes again. */
+    assert_int_equal(remove_key(world, small.session, "g.0"), SNOW_OK);
+    assert_int_equal(pinned_pieces(&small), 3);
+    member_put(&small, "g", 4, "g.0", 0);
+    assert_int_equal(pinned_pieces(&small), 4);
+    fill(&small, "f", 64, 100);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    /* The last pin of them counts for all. */
+    assert_int_equal(remove_key(world, small.session, "g.1"), SNOW_OK);
+    assert_int_equal(pinned_pieces(&small), 3);
+    assert_int_equal(pin_status(&small, "g.2", WIRE_PIN_NONE), SNOW_OK);
+    assert_int_equal(pinned_pieces(&small), 0);
+    assert_int_equal(pin_status(&small, "g.3", WIRE_PIN_HARD), SNOW_OK);
+    assert_int_equal(pinned_pieces(&small), 3);
+    group_remove_send(&small, "g");
+    assert_int_equal(pinned_pieces(&small), 0);
+    world_deinit(world);
+}
+
+/* What is still to come of a group counts when its first member is pinned. */
+static void test_pin_of_a_forming_group(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    member_put(&small, "g", 3, "g.0", 0);
+    assert_int_equal(pin_status(&small, "g.0", WIRE_PIN_HARD), SNOW_OK);
+    assert_int_equal(pinned_pieces(&small), 1);
+    member_put(&small, "g", 3, "g.1", 1);
+    member_put(&small, "g", 3, "g.2", 2);
+    assert_int_equal(pinned_pieces(&small), 3);
+    member_put(&small, "large", 14, "large.0", 0);
+    assert_int_equal(pin_status(&small, "large.0", WIRE_PIN_HARD), SNOW_LIMIT);
+    world_deinit(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_writer_returns),
+        cmocka_unit_test(test_many_writers),
+        cmocka_unit_test(test_pin_charges_the_whole),
+        cmocka_unit_test(test_pin_of_a_forming_group),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
