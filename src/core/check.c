@@ -114,7 +114,8 @@ static void check_state(struct core *core, uint32_t number, struct totals *total
     case OBJECT_WRITING:
         totals->writing++;
         ASSERT(!listed && core_write_of(core, number)->object == number);
-        ASSERT(wheel_is_armed(&core_write_of(core, number)->timer));
+        ASSERT(core_write_of(core, number)->ended ||
+               wheel_is_armed(&core_write_of(core, number)->timer));
         ASSERT(core_replica_count(core, number) > 0 || is_being_dropped(core, number));
         break;
     case OBJECT_CLOSING:

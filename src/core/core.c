@@ -99,6 +99,7 @@ enum snow_status core_create(const struct core_options *options, const struct co
         index_create(&core->region, &core->group_writers) != SNOW_OK ||
         index_create(&core->region, &core->group_absents) != SNOW_OK ||
         index_create(&core->region, &core->group_holds) != SNOW_OK ||
+        index_create(&core->region, &core->holds_of_groups) != SNOW_OK ||
         index_create(&core->region, &core->copying) != SNOW_OK ||
         index_create(&core->region, &core->seconds) != SNOW_OK ||
         ghosts_init(&core->ghosts, &core->region) != SNOW_OK ||
@@ -163,6 +164,7 @@ void core_destroy(struct core *core)
     index_destroy(core->group_ids);
     index_destroy(core->group_claims);
     index_destroy(core->group_holds);
+    index_destroy(core->holds_of_groups);
     pool_deinit(&core->copy_pool);
     pool_deinit(&core->second_pool);
     index_destroy(core->index);

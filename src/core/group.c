@@ -64,15 +64,16 @@ uint32_t core_group_first(const struct core *core, const struct key_hash *id,
 uint32_t core_group_find(const struct core *core, const struct key_hash *id)
 {
     struct group_cursor cursor;
-    uint32_t best = core_group_first(core, id, &cursor);
-    uint32_t other;
+    uint32_t at = core_group_first(core, id, &cursor);
+    uint32_t best = 0;
 
-    if (best == 0)
-        return 0;
     /* Several only while inventories are coming in: the newest. */
-    while ((other = core_group_next(&cursor)) != 0) {
-        if (core_group_at(core, other)->ggen > core_group_at(core, best)->ggen)
-            best = other;
+    for (; at != 0; at = core_group_next(&cursor)) {
+        const struct group *group = core_group_at(core, at);
+
+        if ((group->flags & GROUP_SHADOW) == 0 &&
+            (best == 0 || group->ggen > core_group_at(core, best)->ggen))
+            best = at;
     }
     return best;
 }
@@ -149,7 +150,11 @@ static void free_record(struct core *core, struct group *group)
 
 static void close_member(struct core *core, uint32_t number, enum close_reason reason)
 {
-    if (core_object(core, number)->state == OBJECT_WRITING)
+    uint8_t state = core_object(core, number)->state;
+
+    if (state == OBJECT_RECOVERING)
+        core_record_unlink(core, &core->recovering, number);
+    if (state == OBJECT_WRITING)
         core_write_fail(core, number);
     else
         core_close(core, number, reason);
@@ -179,12 +184,15 @@ static void close_step(struct core *core, uint32_t record)
 void core_group_close(struct core *core, uint32_t record, enum close_reason reason)
 {
     struct group *group = core_group_at(core, record);
+    struct key_hash id = core_key_hash(core_group_id(core, record));
 
     if (group->state == WIRE_GROUP_CLOSING)
         return;
+    uint32_t shadow = group->flags & GROUP_SHADOW ? 0 : core_group_shadow(core, &id);
+
     core_victim_leave(core, record);
     core_expiry_forget(core, record);
-    index_remove(core->group_ids, hash_key(CORE_TENANT, core_group_id(core, record)).low, record);
+    index_remove(core->group_ids, id.hash, record);
     core_group_timer_end(core, group);
     core_group_unbind(core, group);
     if (reason == CLOSE_EVICTED)
@@ -197,8 +205,12 @@ void core_group_close(struct core *core, uint32_t record, enum close_reason reas
     group->flags |= GROUP_IN_STEPS;
     core_record_link(core, &core->groups_closing, record);
     core_group_holds_end(core, record);
-    core_group_waits_look(core, core_group_id(core, record));
-    close_step(core, record);
+    core_group_waits_look(core, id.key);
+    close_step(core, record); /* the record may be gone then, and its id */
+    if (shadow != 0 && reason == CLOSE_REMOVED)
+        core_group_close(core, shadow, reason);
+    else if (shadow != 0)
+        core_shadow_show(core, shadow);
 }
 
 void core_groups_close_step(struct core *core)
@@ -458,7 +470,7 @@ void core_group_check(struct core *core, uint32_t record)
             const struct write *write = core_write_of(core, number);
 
             ASSERT(write->group == record && write->group_index == i);
-            ASSERT(group->state != WIRE_GROUP_FORMING ||
+            ASSERT(group->state != WIRE_GROUP_FORMING || write->ended ||
                    core_group_is_writer(core, group, write->session));
             writing++;
             continue;
@@ -479,6 +491,7 @@ void core_group_check(struct core *core, uint32_t record)
     ASSERT(((unit->flags & OBJECT_LISTED) != 0) == core_group_may_go(core, unit)); /* Y3 */
     if (group->state == WIRE_GROUP_CLOSING)
         return;
+    core_shadow_check(core, record);
     bool hard = core_group_is_hard(core, group);
 
     ASSERT(hard == ((unit->flags & OBJECT_HARD_PIN) != 0)); /* Y5 */

@@ -19,7 +19,7 @@ struct group_cursor {
 uint32_t core_group_first(const struct core *core, const struct key_hash *id,
                           struct group_cursor *cursor);
 uint32_t core_group_next(struct group_cursor *cursor);
-/* The newest of them; 0: none. */
+/* The newest of them that is no shadow; 0: none. */
 uint32_t core_group_find(const struct core *core, const struct key_hash *id);
 
 /* A group without members yet; it is freed with its last one.  0: out of memory. */
@@ -95,6 +95,22 @@ void core_writer_end(struct core *core, struct session *session);
 bool core_group_is_writer(const struct core *core, const struct group *group, uint32_t session);
 void core_group_writers_check(const struct core *core, const struct group *group);
 
+/* ---- group_shadow.c: a version beside the one that is there ---- */
+
+uint32_t core_group_shadow(const struct core *core, const struct key_hash *id); /* 0: none */
+/* Whether this put is of a version beside the group that is there (0: none). */
+bool core_put_is_shadow(const struct core *core, const struct wire_put_item *item,
+                        const struct wire_put_group *said, uint32_t there);
+bool core_write_is_shadow(const struct core *core, const struct write *write);
+/* A member of a shadow was ended.  core_shadow_settle looks whether that was the last one. */
+void core_shadow_written(struct core *core, uint32_t number);
+void core_shadow_settle(struct core *core, uint32_t record);
+/* An ended member is none any more. */
+void core_shadow_lost(struct core *core, uint32_t record);
+/* What it stood beside is gone: it is a group like others. */
+void core_shadow_show(struct core *core, uint32_t record);
+void core_shadow_check(const struct core *core, uint32_t record);
+
 /* ---- pin.c ---- */
 
 /* A member joined, or is about to leave. */
@@ -140,10 +156,12 @@ MUST_CHECK enum snow_status core_group_reserve_for(struct core *core,
 void core_group_dismiss(struct core *core, const struct membership *membership);
 /* The item has to wait until a group is formed. */
 bool core_group_must_wait(const struct core *core, const struct request *request, uint32_t item);
-/* Its group is being formed and admitted: it goes before others. */
-bool core_group_goes_first(const struct core *core, const struct request *request, uint32_t item);
-/* Of groups that stand in each other's way the youngest one gives up.  False: there are not two. */
-bool core_group_yield(struct core *core);
+/* Its group is being formed and admitted, so it goes before others, in the order of admission: the
+ * group's ggen; else 0. */
+uint64_t core_group_admitted(const struct core *core, const struct request *request, uint32_t item);
+/* Of groups that stand in each other's way the youngest one gives up, for the one of this ggen.
+ * False: that is the youngest. */
+bool core_group_yield(struct core *core, uint64_t ggen);
 /* What is there becomes a member as it is.  True: it is one now, or was. */
 bool core_group_adopt(struct core *core, const struct request *request, uint32_t item,
                       uint32_t number);
@@ -154,6 +172,12 @@ bool core_group_adopt(struct core *core, const struct request *request, uint32_t
 void core_group_learn(struct core *core, uint32_t number, struct bytes extra);
 /* A RECOVERING version can be read now, or goes. */
 void core_group_learned(struct core *core, uint32_t number, bool readable);
+/* A whole version of a key of which another incarnation of its atomic group has one too (other):
+ * which of them stays is known when all inventories are in.  False: it is none such. */
+bool core_group_keep_rival(struct core *core, uint32_t number, uint32_t other, uint16_t slot_flags);
+bool core_group_is_rival(const struct core *core, uint32_t number, uint16_t *slot_flags);
+/* Of the two incarnations one is closed.  other: the value of the key now; 0: none. */
+bool core_group_rival_wins(struct core *core, uint32_t number, uint32_t other);
 /* Groups that are still RECOVERING are settled, a bounded number a step. */
 void core_groups_recover_step(struct core *core);
 
@@ -197,6 +221,8 @@ enum snow_status core_group_hold_check(struct core *core, uint64_t id, uint32_t 
 
 void core_group_hold(struct core *core, const struct core_input *input, uint32_t session);
 void core_group_holds_end(struct core *core, uint32_t record);
+/* What holds one version is told that it has changed when it is asked for. */
+void core_group_holds_move(struct core *core, uint32_t from, uint32_t to);
 /* Bytes of its marks; verifies H2. */
 uint64_t core_group_marks_check(const struct core *core, const struct session *session);
 void core_group_marks_end(struct core *core, uint32_t session);

@@ -229,6 +229,15 @@ static enum snow_status may_read(struct core *core, const struct wire_group_get_
     return SNOW_OK;
 }
 
+static uint32_t first_missing(const struct core *core, const struct group *group)
+{
+    uint32_t index = 0;
+
+    while (core_group_member_is_there(core, core_group_member(group, index)))
+        index++;
+    return index;
+}
+
 static void tell_member(struct core *core, uint32_t number, uint32_t index,
                         struct wire_group_member *member)
 {
@@ -302,6 +311,8 @@ static enum snow_status get_group(struct core *core, const struct wire_group_get
     status = may_read(core, message, record, state);
     if (status == SNOW_OK)
         status = tell_members(core, &asked, reply, numbers);
+    else if (status == SNOW_GROUP_BROKEN)
+        reply->broken = first_missing(core, group);
     if (status != SNOW_OK) {
         reply->members_count = 0;
         return status;
@@ -405,13 +416,19 @@ void core_group_broken(struct core *core, const struct wire_group_broken_msg *me
     if (group == NULL || group->ggen != message->ggen || number == 0 ||
         core_object(core, number)->state != OBJECT_READABLE)
         return;
-    if (core->broken_gen == core_object(core, number)->gen && core->broken_reporter != reporter) {
-        core_count(core, CORE_METRIC_groups_broken, 1);
-        core_close(core, number, CLOSE_STRAY);
+    uint64_t gen = core_object(core, number)->gen;
+
+    for (uint32_t i = 0; i < CORE_BROKEN_REPORTS; i++) {
+        if (core->broken[i].gen != gen)
+            continue;
+        if (core->broken[i].reporter != reporter) {
+            core_count(core, CORE_METRIC_groups_broken, 1);
+            core_close(core, number, CLOSE_STRAY);
+        }
         return;
     }
-    core->broken_gen = core_object(core, number)->gen;
-    core->broken_reporter = reporter;
+    core->broken[core->broken_count++ % CORE_BROKEN_REPORTS] =
+        (struct broken_report){.gen = gen, .reporter = reporter};
 }
 
 /* ---- group_list ---- */

@@ -26,8 +26,11 @@ static void let_others_in(struct core *core)
 {
     struct list_link *link;
 
-    while ((link = list_pop(&core->forming_room)) != NULL)
-        list_push(&core->room, link); /* they are looked at anew, and may come back */
+    struct list all;
+
+    list_take_all(&all, &core->forming_room);
+    while ((link = list_pop(&all)) != NULL)
+        core_room_enter(core, list_entry(link, struct waiter, link)); /* and may come back */
     core->room_changed = true;
 }
 
@@ -55,6 +58,15 @@ void core_group_timer_end(struct core *core, struct group *group)
     group->timer = 0;
 }
 
+/* What waits to be put into it is not to begin another without those that are lost with it. */
+static void give_up(struct core *core, uint32_t record)
+{
+    struct key_hash id = core_copy_key(core, record);
+
+    core_group_close(core, record, CLOSE_ABORTED);
+    core_room_give_up(core, id.key);
+}
+
 static void on_form_end(struct wheel_timer *wheel_timer, void *owner)
 {
     struct core *core = owner;
@@ -63,7 +75,7 @@ static void on_form_end(struct wheel_timer *wheel_timer, void *owner)
 
     core_count(core, CORE_METRIC_groups_expired, 1);
     core_count(core, CORE_METRIC_groups_abandoned, timer->linked == 0);
-    core_group_close(core, timer->record, CLOSE_ABORTED);
+    give_up(core, timer->record);
 }
 
 static void on_degraded_long(struct wheel_timer *wheel_timer, void *owner)
@@ -213,6 +225,19 @@ static uint64_t whole_bytes(const struct wire_put_start_req *put, uint32_t item,
     return core_place_bytes(put, item) * put->items[item].replicas * said->size;
 }
 
+/* A member that is larger than the others were.  False: with those that are still to come the group
+ * would be larger than the pool. */
+static bool fits_in_pool(const struct core *core, const struct group *group, uint64_t bytes)
+{
+    const struct group_timer *timer = timer_of(core, group);
+
+    if (timer == NULL || group->state != WIRE_GROUP_FORMING || bytes <= timer->largest ||
+        core->missing > 0)
+        return true;
+    return core_group_bytes(core, group->record) + bytes * (group->size - group->present) <=
+           core->pool_bytes;
+}
+
 /* Later members are larger than the first: the reservation grows. */
 static void note_member(struct core *core, struct group *group, uint64_t bytes)
 {
@@ -328,11 +353,26 @@ static bool is_still_learned(const struct core *core, const struct group *group,
            bytes_equal(core_object_key(core, number), key);
 }
 
-static enum snow_status join_there(struct core *core, const struct wire_put_group *said,
-                                   const struct wire_put_item *item, uint32_t wanted, uint32_t old,
-                                   struct membership *membership)
+/* The group that an item goes into; 0: it is to be begun.  *shadow: beside one that is there. */
+static uint32_t target_of(const struct core *core, const struct wire_put_start_req *put,
+                          uint32_t item, const struct wire_put_group *said, bool *shadow)
 {
+    struct key_hash id = core_key_hash(said->id);
+    uint32_t there = core_group_find(core, &id);
+
+    *shadow = core_put_is_shadow(core, &put->items[item], said, there);
+    return *shadow ? core_group_shadow(core, &id) : there;
+}
+
+static enum snow_status join_there(struct core *core, const struct wire_put_start_req *put,
+                                   uint32_t index, uint32_t old, struct membership *membership)
+{
+    const struct wire_put_item *item = &put->items[index];
+    const struct wire_put_member *member = core_member_of(put, index);
+    const struct wire_put_group *said = &put->groups[member->group];
     struct group *group = core_group_at(core, membership->record);
+    uint64_t bytes = core_place_bytes(put, index) * item->replicas;
+    uint32_t wanted = member->index;
     enum snow_status status;
 
     if (group->size != said->size) {
@@ -343,13 +383,18 @@ static enum snow_status join_there(struct core *core, const struct wire_put_grou
         membership->reason = "the group exists with other flags";
         return SNOW_INVALID;
     }
-    if ((group->flags & WIRE_GROUP_ATOMIC) && old != 0 && (item->flags & WIRE_PUT_REPLACE)) {
+    if ((group->flags & WIRE_GROUP_ATOMIC) && (group->flags & GROUP_SHADOW) == 0 && old != 0 &&
+        (item->flags & WIRE_PUT_REPLACE)) {
         membership->reason = "members of an atomic group are not replaced one by one";
-        return SNOW_INVALID;
+        return group->state == WIRE_GROUP_RECOVERING ? SNOW_UNKNOWN : SNOW_INVALID;
     }
     status = choose_index(core, group, wanted, old, &membership->index);
     if (status == SNOW_INVALID)
         membership->reason = "no such index in a group of that size";
+    if (status == SNOW_OK && !fits_in_pool(core, group, bytes)) {
+        membership->reason = "the whole group is larger than the pool";
+        return SNOW_LIMIT;
+    }
     if (status == SNOW_GROUP_INDEX_CONFLICT && is_still_learned(core, group, wanted, item->key))
         return SNOW_UNKNOWN;
     return status;
@@ -367,9 +412,9 @@ enum snow_status core_group_admit(struct core *core, const struct request *reque
     if (member == NULL)
         return inherit(core, &put->items[item], old, membership);
     const struct wire_put_group *said = &put->groups[member->group];
-    struct key_hash id = core_key_hash(said->id);
+    bool shadow;
 
-    membership->record = core_group_find(core, &id);
+    membership->record = target_of(core, put, item, said, &shadow);
     if (membership->record == 0) {
         if (member->index != WIRE_GROUP_INDEX_ANY &&
             member->index >= (said->size > 0 ? said->size : LIMIT_GROUP_SIZE)) {
@@ -377,9 +422,11 @@ enum snow_status core_group_admit(struct core *core, const struct request *reque
             return SNOW_INVALID;
         }
         status = begin_group(core, put, item, said, membership);
+        if (status == SNOW_OK && shadow)
+            core_group_at(core, membership->record)->flags |= GROUP_SHADOW;
         membership->index = member->index == WIRE_GROUP_INDEX_ANY ? 0 : member->index;
     } else {
-        status = join_there(core, said, &put->items[item], member->index, old, membership);
+        status = join_there(core, put, item, old, membership);
     }
     if (status == SNOW_OK) {
         if (said->parent.size > 0)
@@ -427,8 +474,8 @@ static struct group *group_of_item(const struct core *core, const struct request
     if (member == NULL)
         return NULL;
     *said = &put->groups[member->group];
-    struct key_hash id = core_key_hash((*said)->id);
-    uint32_t record = core_group_find(core, &id);
+    bool shadow;
+    uint32_t record = target_of(core, put, item, *said, &shadow);
 
     return record == 0 ? NULL : core_group_at(core, record);
 }
@@ -443,22 +490,23 @@ bool core_group_must_wait(const struct core *core, const struct request *request
     return !is_admitted_with(core, whole_bytes(put, item, said));
 }
 
-bool core_group_goes_first(const struct core *core, const struct request *request, uint32_t item)
+uint64_t core_group_admitted(const struct core *core, const struct request *request, uint32_t item)
 {
     const struct wire_put_group *said;
     const struct group *group = group_of_item(core, request, item, &said);
 
-    return group != NULL && group->state == WIRE_GROUP_FORMING;
+    return group != NULL && group->state == WIRE_GROUP_FORMING ? group->ggen : 0;
 }
 
-bool core_group_yield(struct core *core)
+bool core_group_yield(struct core *core, uint64_t ggen)
 {
     struct list_link *last = list_last(&core->forming);
+    uint32_t record = last == NULL ? 0 : list_entry(last, struct group_timer, forming)->record;
 
-    if (last == NULL || last == list_first(&core->forming))
+    if (record == 0 || core_group_at(core, record)->ggen == ggen)
         return false;
     core_count(core, CORE_METRIC_groups_yielded, 1);
-    core_group_close(core, list_entry(last, struct group_timer, forming)->record, CLOSE_ABORTED);
+    give_up(core, record);
     return true;
 }
 
@@ -486,9 +534,13 @@ bool core_group_adopt(struct core *core, const struct request *request, uint32_t
         core_victim_return(core, number);
         return false;
     }
+    struct hint hint = core_hint_take(core, number);
+
     core_group_join(core, number, membership.record, membership.index);
     core_group_unreserve(core, membership.record, UINT32_MAX, 0);
     core_victim_enter(core, number);
+    if (hint.flags != 0 && core_hint_set(core, number, &hint) != SNOW_OK)
+        core_count(core, CORE_METRIC_busy, 1); /* a member without an end: out of memory */
     core_group_bind(core, membership.record, membership.parent);
     core_count(core, CORE_METRIC_members_adopted, 1);
     return true;

@@ -39,6 +39,22 @@ static struct group_hold *find_hold(const struct core *core, uint64_t id)
     return NULL;
 }
 
+/* One of those that hold this group. */
+static struct group_hold *hold_of(const struct core *core, uint32_t record)
+{
+    struct index_cursor cursor;
+    uint32_t number = index_first(core->holds_of_groups, core_mix(record), &cursor);
+
+    for (; number != 0; number = index_next(&cursor)) {
+        struct group_hold *hold = pool_at(&core->group_hold_pool, number);
+
+        if (hold->record == record)
+            return hold;
+    }
+    ASSERT(false);
+    return NULL;
+}
+
 static void unmark(struct core *core, struct group_mark *mark)
 {
     struct session *session = core->sessions[mark->session];
@@ -61,7 +77,7 @@ static void end_hold(struct core *core, struct group_hold *hold)
         unmark(core, list_entry(link, struct group_mark, of_hold));
     wheel_cancel(&core->wheel, &hold->timer);
     index_remove(core->group_holds, core_mix(hold->id), number);
-    hold->id = 0; /* core_group_holds_end looks at all that were ever used */
+    index_remove(core->holds_of_groups, core_mix(hold->record), number);
     pool_give(&core->group_hold_pool, number);
     group->holds--;
     core_victim_return(core, group->record);
@@ -80,11 +96,25 @@ void core_group_holds_end(struct core *core, uint32_t record)
 {
     const struct group *group = core_group_at(core, record);
 
-    for (uint32_t number = 1; number < core->group_hold_pool.fresh && group->holds > 0; number++) {
-        struct group_hold *hold = pool_at(&core->group_hold_pool, number);
+    while (group->holds > 0)
+        end_hold(core, hold_of(core, record));
+}
 
-        if (hold->id != 0 && hold->record == record)
+void core_group_holds_move(struct core *core, uint32_t from, uint32_t to)
+{
+    struct group *group = core_group_at(core, from);
+
+    while (group->holds > 0) {
+        struct group_hold *hold = hold_of(core, from);
+
+        if (index_insert(core->holds_of_groups, core_mix(to), hold->number) != SNOW_OK) {
             end_hold(core, hold);
+            continue;
+        }
+        index_remove(core->holds_of_groups, core_mix(from), hold->number);
+        hold->record = to;
+        group->holds--;
+        core_group_at(core, to)->holds++;
     }
 }
 
@@ -172,23 +202,27 @@ static enum snow_status new_hold(struct core *core, uint32_t record, uint32_t se
                                 .number = number,
                                 .timer.on_event = on_hold_end};
     list_init(&hold->marks);
-    status = index_insert(core->group_holds, core_mix(hold->id), number) == SNOW_OK ? SNOW_OK
-                                                                                    : SNOW_BUSY;
-    if (status == SNOW_OK) {
-        status = set_mark(core, hold, session);
-        if (status != SNOW_OK)
-            index_remove(core->group_holds, core_mix(hold->id), number);
-    }
-    if (status != SNOW_OK) {
-        hold->id = 0;
-        pool_give(&core->group_hold_pool, number);
-        return status;
-    }
+    status = SNOW_BUSY;
+    if (index_insert(core->group_holds, core_mix(hold->id), number) != SNOW_OK)
+        goto give_hold;
+    if (index_insert(core->holds_of_groups, core_mix(record), number) != SNOW_OK)
+        goto forget_id;
+    status = set_mark(core, hold, session);
+    if (status != SNOW_OK)
+        goto forget_record;
     core_victim_leave(core, record);
     group->holds++;
     core_count(core, CORE_METRIC_group_holds_given, 1);
     *made = hold;
     return SNOW_OK;
+
+forget_record:
+    index_remove(core->holds_of_groups, core_mix(record), number);
+forget_id:
+    index_remove(core->group_holds, core_mix(hold->id), number);
+give_hold:
+    pool_give(&core->group_hold_pool, number);
+    return status;
 }
 
 enum snow_status core_group_hold_check(struct core *core, uint64_t id, uint32_t record)

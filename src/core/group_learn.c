@@ -8,7 +8,9 @@
  *           whole one stays, else the newest.
  * Invariants.
  *   Z1  RECOVERING groups, and they alone, stand in core->groups_recovering.
- *   Z2  A claim is of a RECOVERING version, whose place among the members it keeps.
+ *   Z2  A claim is of a RECOVERING version, whose place among the members it keeps: not all of its
+ *       parts are in, or it is a rival (two incarnations of an atomic group have a version of the
+ *       key, and it is not known yet which of them is whole).
  * Threads.  The core's own. */
 #include "core/group.h"
 
@@ -55,8 +57,10 @@ static uint32_t group_for(struct core *core, const struct wire_group_extra *extr
     if (record == 0)
         return 0;
     core_group_at(core, record)->state = WIRE_GROUP_RECOVERING;
-    if (extra->depth < CORE_DEPTH_UNKNOWN)
+    if (extra->depth < CORE_DEPTH_UNKNOWN) {
         core_object(core, record)->depth = (uint16_t)extra->depth;
+        core_group_arrived(core, record);
+    }
     core_record_link(core, &core->groups_recovering, record);
     return record;
 }
@@ -134,19 +138,78 @@ void core_group_learned(struct core *core, uint32_t number, bool readable)
 
 /* ---- the end of recovery ---- */
 
-static bool is_whole(const struct group *group)
+/* Every member of it is there, or waits to take the place of a rival. */
+static bool is_whole(const struct core *core, const struct group *group)
 {
-    return group->size > 0 && group->present == group->size;
+    uint32_t there = 0;
+
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        uint32_t number = group->members[i];
+        uint16_t slot_flags;
+
+        there += number != 0 && (core_object(core, number)->state == OBJECT_READABLE ||
+                                 core_group_is_rival(core, number, &slot_flags));
+    }
+    return group->size > 0 && there == group->size;
 }
 
 /* Whether a wins over b. */
-static bool wins(const struct group *a, const struct group *b)
+static bool wins(const struct core *core, const struct group *a, const struct group *b)
 {
-    bool formed = b->state != WIRE_GROUP_RECOVERING; /* by puts since the restart */
+    if (b->state != WIRE_GROUP_RECOVERING)
+        return false; /* formed by puts since the restart */
+    bool whole = is_whole(core, a);
 
-    if (formed)
+    return whole != is_whole(core, b) ? whole : a->ggen > b->ggen;
+}
+
+bool core_group_keep_rival(struct core *core, uint32_t number, uint32_t other, uint16_t slot_flags)
+{
+    uint32_t at;
+    struct group_claim *claim = find_claim(core, number, &at);
+    const struct group *theirs = core_group_of(core, core_object(core, other));
+
+    if (claim == NULL || theirs == NULL || theirs->record == claim->record)
         return false;
-    return is_whole(a) != is_whole(b) ? is_whole(a) : a->ggen > b->ggen;
+    const struct group *ours = core_group_at(core, claim->record);
+
+    if ((ours->flags & theirs->flags & WIRE_GROUP_ATOMIC) == 0 ||
+        !bytes_equal(core_group_id(core, ours->record), core_group_id(core, theirs->record)))
+        return false;
+    claim->rival = true;
+    claim->slot_flags = slot_flags;
+    return true;
+}
+
+bool core_group_is_rival(const struct core *core, uint32_t number, uint16_t *slot_flags)
+{
+    uint32_t at;
+    const struct group_claim *claim = core_object(core, number)->state == OBJECT_RECOVERING
+                                          ? find_claim(core, number, &at)
+                                          : NULL;
+
+    if (claim == NULL || !claim->rival)
+        return false;
+    *slot_flags = claim->slot_flags;
+    return true;
+}
+
+bool core_group_rival_wins(struct core *core, uint32_t number, uint32_t other)
+{
+    uint32_t at;
+    const struct group *ours = core_group_at(core, find_claim(core, number, &at)->record);
+    const struct group *theirs = other == 0 ? NULL : core_group_of(core, core_object(core, other));
+
+    if (ours->state == WIRE_GROUP_CLOSING)
+        return false;
+    if (theirs == NULL || theirs == ours || theirs->state == WIRE_GROUP_CLOSING)
+        return true;
+    if (wins(core, ours, theirs)) {
+        core_group_close(core, theirs->record, CLOSE_STRAY);
+        return true;
+    }
+    core_group_close(core, ours->record, CLOSE_STRAY);
+    return false;
 }
 
 static void settle(struct core *core, uint32_t record)
@@ -156,7 +219,7 @@ static void settle(struct core *core, uint32_t record)
     uint32_t other = core_group_first(core, &id, &cursor);
 
     for (; other != 0; other = core_group_next(&cursor)) {
-        if (other == record || wins(core_group_at(core, record), core_group_at(core, other)))
+        if (other == record || wins(core, core_group_at(core, record), core_group_at(core, other)))
             continue;
         core_group_close(core, record, CLOSE_STRAY);
         return;

@@ -4,7 +4,8 @@
  * Idea.     An object that is done goes first, one of a higher priority later than all of lower
  *           ones (lists of their own, victims.c).  One that expires is closed by its timer; before
  *           that came, whoever meets it closes it.
- *           What is said of a member holds for its group: the highest priority, the latest end.
+ *           What is said of a member holds for its group: the highest priority, the latest end
+ *           once every member has one.
  * Invariants.
  *   E1  Only READABLE objects have an end; it goes with them.  Use does not extend it.
  *   E2  No look-up and no put finds an object after its end.
@@ -34,6 +35,10 @@ void core_expiry_forget(struct core *core, uint32_t number)
 
     if ((core_object(core, number)->flags & OBJECT_EXPIRES) == 0)
         return;
+    if (core_object(core, number)->grouped) { /* its group has the timer */
+        object_unflag(core_object(core, number), OBJECT_EXPIRES);
+        return;
+    }
     expiry = find_expiry(core, number, &index);
     ASSERT(expiry != NULL);
     wheel_cancel(&core->wheel, &expiry->timer);
@@ -42,13 +47,34 @@ void core_expiry_forget(struct core *core, uint32_t number)
     object_unflag(core_object(core, number), OBJECT_EXPIRES);
 }
 
-/* An object, or a group whole. */
-static void close_unit(struct core *core, uint32_t number)
+/* Of a group: every member has an end. */
+static bool all_end(const struct core *core, uint32_t number)
 {
+    if (core_object(core, number)->state != OBJECT_GROUP)
+        return true;
+    const struct group *group = core_group_at(core, number);
+
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        const struct object *member = core_object(core, group->members[i]);
+
+        if (group->members[i] != 0 && member->grouped && (member->flags & OBJECT_EXPIRES) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* An object, or a group whole; not one of which a member lasts.  False: it stays. */
+static bool close_unit(struct core *core, uint32_t number)
+{
+    if (!all_end(core, number)) {
+        core_expiry_forget(core, number);
+        return false;
+    }
     if (core_object(core, number)->state == OBJECT_GROUP)
         core_group_close(core, number, CLOSE_EXPIRED);
     else
         core_close(core, number, CLOSE_EXPIRED);
+    return true;
 }
 
 static void on_end(struct wheel_timer *timer, void *owner)
@@ -65,8 +91,7 @@ bool core_expire_due(struct core *core, uint32_t number)
     if (number == 0 || (core_object(core, number)->flags & OBJECT_EXPIRES) == 0 ||
         find_expiry(core, number, &index)->at_ns > core->now_ns)
         return false;
-    close_unit(core, number);
-    return true;
+    return close_unit(core, number);
 }
 
 static enum snow_status set_end(struct core *core, uint32_t number, uint64_t at_ns)
@@ -109,34 +134,79 @@ bool core_hint_is_valid(uint32_t flags, uint8_t priority)
            (flags & (WIRE_HINT_EXPIRES | WIRE_HINT_LASTS)) != (WIRE_HINT_EXPIRES | WIRE_HINT_LASTS);
 }
 
-static bool sets_priority(const struct object *object, const struct hint *hint)
+static uint32_t priority_of(const struct object *object)
 {
-    uint32_t now = (uint32_t)object->flags >> OBJECT_PRIORITY_SHIFT & WIRE_PRIORITY_MAX;
+    return (uint32_t)object->flags >> OBJECT_PRIORITY_SHIFT & WIRE_PRIORITY_MAX;
+}
 
-    return (hint->flags & WIRE_HINT_PRIORITY) != 0 &&
-           (object->state != OBJECT_GROUP || hint->priority > now);
+/* The highest of its members. */
+static uint32_t highest_priority(const struct core *core, uint32_t record)
+{
+    const struct group *group = core_group_at(core, record);
+    uint32_t highest = 0;
+
+    for (uint32_t i = 0; i < group->capacity; i++) {
+        const struct object *member = core_object(core, group->members[i]);
+
+        if (group->members[i] != 0 && member->grouped && priority_of(member) > highest)
+            highest = priority_of(member);
+    }
+    return highest;
+}
+
+static void set_priority(struct core *core, uint32_t number, uint32_t unit, uint8_t priority)
+{
+    struct object *object = core_object(core, number);
+    uint32_t before = priority_of(object);
+    uint32_t now = priority_of(core_object(core, unit));
+
+    object_unflag(object, OBJECT_PRIORITY);
+    object_flag(object, (uint32_t)priority << OBJECT_PRIORITY_SHIFT);
+    if (unit == number || (priority <= now && before < now))
+        return;
+    uint32_t highest = priority > now ? priority : highest_priority(core, unit);
+
+    object_unflag(core_object(core, unit), OBJECT_PRIORITY);
+    object_flag(core_object(core, unit), highest << OBJECT_PRIORITY_SHIFT);
 }
 
 enum snow_status core_hint_set(struct core *core, uint32_t number, const struct hint *hint)
 {
     enum snow_status status = SNOW_OK;
+    uint32_t unit = core_unit_of(core, number);
 
-    number = core_unit_of(core, number);
-    struct object *object = core_object(core, number);
-
-    core_victim_leave(core, number);
-    if (sets_priority(object, hint)) {
-        object_unflag(object, OBJECT_PRIORITY);
-        object_flag(object, (uint32_t)hint->priority << OBJECT_PRIORITY_SHIFT);
-    }
+    core_victim_leave(core, unit);
+    if (hint->flags & WIRE_HINT_PRIORITY)
+        set_priority(core, number, unit, hint->priority);
     if (hint->flags & WIRE_HINT_DONE)
-        object_flag(object, OBJECT_DONE);
-    core_victim_return(core, number);
+        object_flag(core_object(core, unit), OBJECT_DONE);
+    core_victim_return(core, unit);
     if (hint->flags & WIRE_HINT_LASTS)
         core_expiry_forget(core, number);
     if (hint->flags & WIRE_HINT_EXPIRES)
-        status = set_end(core, number, hint->expires_ns);
+        status = set_end(core, unit, hint->expires_ns);
+    if ((hint->flags & WIRE_HINT_EXPIRES) && status == SNOW_OK)
+        object_flag(core_object(core, number), OBJECT_EXPIRES);
     return status;
+}
+
+struct hint core_hint_take(struct core *core, uint32_t number)
+{
+    struct object *object = core_object(core, number);
+    struct hint hint = {.flags = object->flags & OBJECT_DONE ? WIRE_HINT_DONE : 0,
+                        .priority = (uint8_t)priority_of(object)};
+    uint32_t index;
+
+    ASSERT(!object->grouped && (object->flags & OBJECT_LISTED) == 0);
+    if (hint.priority > 0)
+        hint.flags |= WIRE_HINT_PRIORITY;
+    if (object->flags & OBJECT_EXPIRES) {
+        hint.flags |= WIRE_HINT_EXPIRES;
+        hint.expires_ns = find_expiry(core, number, &index)->at_ns;
+        core_expiry_forget(core, number);
+    }
+    object_unflag(object, OBJECT_DONE | OBJECT_PRIORITY);
+    return hint;
 }
 
 static enum snow_status hint_item(struct core *core, const struct wire_hint_req *message,

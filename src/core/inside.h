@@ -189,11 +189,20 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
 void core_put_end(struct core *core, const struct core_input *input, uint32_t session);
 void core_put_abort(struct core *core, const struct core_input *input, uint32_t session);
 void core_put_renew(struct core *core, const struct core_input *input, uint32_t session);
+/* Answers with the grant of an open write. */
+void core_answer_write(struct core *core, struct request *request, uint32_t item,
+                       const struct key_hash *key, uint32_t number);
+/* What the records of its key mean for a put: answered or waiting (true), or it needs a grant
+ * (false; *old: the value that is there, reachable or not; 0: none).  settle.c */
+bool core_put_settle(struct core *core, struct request *request, uint32_t index,
+                     const struct key_hash *key, uint32_t *old);
 /* Serves an item: answers it, or has it wait.  again: it waited for a writer or for room before. */
 void core_put_item(struct core *core, struct request *request, uint32_t item);
 /* Ends an open write that did not succeed; those that wait for it try themselves. */
 void core_write_fail(struct core *core, uint32_t object);
 void core_write_detach(struct core *core, uint32_t object, struct list *waiters);
+/* A version that was just published: what its put said of it takes effect. */
+void core_write_finish(struct core *core, uint32_t number, const struct write *write);
 /* Answers an item that waited for room, if it can be now: granted, or settled by others of its
  * key. */
 bool core_room_try(struct core *core, struct request *request, uint32_t item);
@@ -230,6 +239,10 @@ uint64_t core_place_free_share(const struct segment *segment);
 /* The item waits for room, or is answered why it can not. */
 void core_room_wait(struct core *core, struct request *request, uint32_t index);
 void core_room_leave(struct core *core, struct waiter *waiter);
+/* It is in no queue: into the queue for room, members of groups that are being formed first. */
+void core_room_enter(struct core *core, struct waiter *waiter);
+/* The group of that id was given up: who waits to put a member of it is answered BUSY. */
+void core_room_give_up(struct core *core, struct bytes id);
 /* A session's open writes take less now, or one that waited for room is gone: those that wait in
  * the session's own queue come back to the queue for room. */
 void core_room_return(struct core *core, struct session *session);
@@ -346,6 +359,8 @@ void core_hint(struct core *core, const struct core_input *input, uint32_t sessi
 bool core_hint_is_valid(uint32_t flags, uint8_t priority);
 MUST_CHECK enum snow_status core_hint_set(struct core *core, uint32_t number,
                                           const struct hint *hint);
+/* What was said of an object that is about to become a member, and holds for its group then. */
+struct hint core_hint_take(struct core *core, uint32_t number);
 /* Closes a READABLE object that is past its end (true); 0: none. */
 bool core_expire_due(struct core *core, uint32_t number);
 void core_expiry_forget(struct core *core, uint32_t number);

@@ -93,20 +93,9 @@ static bool has_whole_replica(const struct core *core, uint32_t number)
     return core_replica_count(core, number) > 0;
 }
 
-/* Of two versions of a key the younger complete one wins. */
-static void settle_versions(struct core *core, uint32_t number, uint16_t row_flags)
+/* It can be read from now on. */
+static void publish_version(struct core *core, uint32_t number, uint16_t row_flags)
 {
-    uint64_t gen = core_object(core, number)->gen;
-    struct bytes key = core_object_key(core, number);
-    uint32_t other = core_object_find(core, key, core_object_hash(core, number), OBJECT_READABLE);
-
-    core_record_unlink(core, &core->recovering, number);
-    if (other != 0 && core_object(core, other)->gen > gen) {
-        core_close(core, number, CLOSE_STRAY);
-        return;
-    }
-    if (other != 0)
-        core_close(core, other, CLOSE_STRAY);
     if (row_flags & WIRE_SLOT_REPLACED)
         object_flag(core_object(core, number), OBJECT_REPLACED);
     core_apply_publish(core, number);
@@ -116,6 +105,49 @@ static void settle_versions(struct core *core, uint32_t number, uint16_t row_fla
     if (row_flags & (WIRE_SLOT_SOFT_PIN | WIRE_SLOT_HARD_PIN))
         core_apply_pin(core, number,
                        row_flags & WIRE_SLOT_HARD_PIN ? OBJECT_HARD_PIN : OBJECT_SOFT_PIN);
+}
+
+/* Of two versions of a key the younger complete one wins; of two that are members of incarnations
+ * of one atomic group that of the group which wins, once all of it is known. */
+static void settle_versions(struct core *core, uint32_t number, uint16_t row_flags)
+{
+    uint64_t gen = core_object(core, number)->gen;
+    struct bytes key = core_object_key(core, number);
+    uint32_t other = core_object_find(core, key, core_object_hash(core, number), OBJECT_READABLE);
+
+    if (other != 0 && core_group_keep_rival(core, number, other, row_flags))
+        return;
+    core_record_unlink(core, &core->recovering, number);
+    if (other != 0 && core_object(core, other)->gen > gen) {
+        core_close(core, number, CLOSE_STRAY);
+        return;
+    }
+    if (other != 0)
+        core_close(core, other, CLOSE_STRAY);
+    publish_version(core, number, row_flags);
+}
+
+/* All inventories are in. */
+static void settle_rival(struct core *core, uint32_t number, uint16_t slot_flags)
+{
+    struct key_hash key = core_copy_key(core, number);
+    uint32_t other;
+
+    core_object_find_gen(core, &key, 0, &other);
+    bool wins = core_group_rival_wins(core, number, other);
+
+    if (core_object(core, number)->state != OBJECT_RECOVERING)
+        return; /* gone with its group */
+    core_object_find_gen(core, &key, 0, &other);
+    core_record_unlink(core, &core->recovering, number);
+    if (!wins || (other != 0 && core_object_state(core, other) == OBJECT_READABLE &&
+                  core_object(core, other)->gen > core_object(core, number)->gen)) {
+        core_close(core, number, CLOSE_STRAY);
+        return;
+    }
+    if (other != 0)
+        core_close(core, other, CLOSE_STRAY);
+    publish_version(core, number, slot_flags);
 }
 
 static uint32_t new_version(struct core *core, const struct wire_inventory_row *row)
@@ -322,7 +354,8 @@ static void compare_slot(struct core *core, struct segment *segment, uint32_t sl
     bool same = row != NULL && row->gen == gen;
 
     core_count(core, CORE_METRIC_inventory_conflicts, row != NULL && !same);
-    if (object->state == OBJECT_READABLE || object->state == OBJECT_RECOVERING) {
+    if (object->state == OBJECT_READABLE || object->state == OBJECT_RECOVERING ||
+        (object->state == OBJECT_WRITING && core_write_of(core, number)->ended)) {
         if ((same && row->state == WIRE_SLOT_WRITTEN) ||
             ((row == NULL || same) && came_meanwhile(core, segment, slot, gen)))
             return;
@@ -447,7 +480,12 @@ void core_inventories_done(struct core *core)
         return;
     for (uint32_t i = 0; i < LIMIT_STEP_OBJECTS && core->recovering != 0; i++) {
         uint32_t number = core->recovering;
+        uint16_t slot_flags;
 
+        if (core_group_is_rival(core, number, &slot_flags)) {
+            settle_rival(core, number, slot_flags);
+            continue;
+        }
         core_record_unlink(core, &core->recovering, number);
         core_close(core, number, CLOSE_STRAY);
     }

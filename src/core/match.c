@@ -110,10 +110,12 @@ static enum snow_status is_whole(const struct core *core, const struct walk *wal
     }
 }
 
-/* at: the first that the index tells; the one, but for collisions and while inventories come in. */
+/* at: the first that the index tells; the one, but for collisions, shadows and while inventories
+ * come in. */
 static uint32_t seek_group(const struct core *core, const struct key_hash *id, uint32_t at)
 {
-    if (at == 0 || (core->groups_recovering == 0 && bytes_equal(core_group_id(core, at), id->key)))
+    if (at == 0 || (core->groups_recovering == 0 && bytes_equal(core_group_id(core, at), id->key) &&
+                    (core_group_at(core, at)->flags & GROUP_SHADOW) == 0))
         return at;
     return core_group_find(core, id);
 }

@@ -271,17 +271,26 @@ static void refuse(struct core *core, struct request *request, uint32_t index, b
                        segment->wanted_bytes + core_place_bytes(put, index), NULL);
 }
 
-/* Members of groups that are being formed stand before all others. */
-static void enqueue(struct core *core, struct waiter *waiter)
+static bool stands_before(const struct list_link *link, uint64_t admitted)
+{
+    const struct waiter *waiter = list_entry(link, struct waiter, link);
+
+    return waiter->admitted != 0 && waiter->admitted <= admitted;
+}
+
+/* Members of groups that are being formed stand before all others, in the order in which their
+ * groups were admitted. */
+void core_room_enter(struct core *core, struct waiter *waiter)
 {
     struct list_link *at = &core->room.head;
 
-    waiter->first = put_of(waiter)->members_count > 0 &&
-                    core_group_goes_first(core, waiter->request, waiter->item);
-    while (waiter->first && at->next != &core->room.head &&
-           list_entry(at->next, struct waiter, link)->first)
+    waiter->admitted = put_of(waiter)->members_count == 0
+                           ? 0
+                           : core_group_admitted(core, waiter->request, waiter->item);
+    while (waiter->admitted != 0 && at->next != &core->room.head &&
+           stands_before(at->next, waiter->admitted))
         at = at->next;
-    if (waiter->first)
+    if (waiter->admitted != 0)
         list_insert_after(at, &waiter->link);
     else
         list_push(&core->room, &waiter->link);
@@ -312,7 +321,7 @@ void core_room_wait(struct core *core, struct request *request, uint32_t index)
         list_push(&session->room, &waiter->link);
         return;
     }
-    enqueue(core, waiter);
+    core_room_enter(core, waiter);
     want(core, waiter);
     core->room_changed = true; /* served, or its breaking of leases timed, at the end of the step */
 }
@@ -340,9 +349,44 @@ void core_room_return(struct core *core, struct session *session)
             return;
         taken += size;
         list_remove(link);
-        enqueue(core, list_entry(link, struct waiter, link));
+        core_room_enter(core, list_entry(link, struct waiter, link));
         core->room_changed = true;
     }
+}
+
+static void give_up_in(struct core *core, struct list *queue, struct bytes id)
+{
+    list_each (queue, link, next) {
+        struct waiter *waiter = list_entry(link, struct waiter, link);
+        const struct wire_put_start_req *put = put_of(waiter);
+        const struct wire_put_member *member =
+            put->members_count == 0 ? NULL : core_member_of(put, waiter->item);
+
+        if (member == NULL || !bytes_equal(put->groups[member->group].id, id))
+            continue;
+        struct wire_put_grant *grant =
+            core_answer_grant(core, waiter->request, waiter->item, SNOW_BUSY);
+
+        grant->hint_ms = 100;
+        grant->reason = bytes_of_string("the group was given up before it was whole");
+        core_count(core, CORE_METRIC_busy, 1);
+        unwant(core, waiter);
+        waiter->on_room = false; /* its session's queue is looked at when all are answered */
+        core_waiter_end(core, waiter);
+    }
+}
+
+void core_room_give_up(struct core *core, struct bytes id)
+{
+    give_up_in(core, &core->room, id);
+    give_up_in(core, &core->forming_room, id);
+    for (uint32_t i = 0; i < core->session_count; i++) {
+        if (core->sessions[i] == NULL)
+            continue;
+        give_up_in(core, &core->sessions[i]->room, id);
+        core_room_return(core, core->sessions[i]);
+    }
+    core->room_changed = true;
 }
 
 /* Gives a waiter its grant if there is room for it now. */
@@ -361,8 +405,8 @@ static bool serve(struct core *core, struct waiter *waiter)
 }
 
 /* Under pressure leases yield: probes first, then reads; when they had to, at once for the next
- * second. */
-static void break_leases(struct core *core, struct waiter *waiter)
+ * second.  Then groups that are being formed.  True: others stand in the queue now. */
+static bool break_leases(struct core *core, struct waiter *waiter)
 {
     uint64_t waited_ns = core->now_ns - waiter->since_ns;
     uint64_t probes_ns = smaller(waiter->request->wait_ns / 4, BREAK_PROBES_NS);
@@ -375,17 +419,19 @@ static void break_leases(struct core *core, struct waiter *waiter)
         broken = core_lease_break(core, LEASE_PROBE, bytes);
     if (broken == 0 && (at_once || waited_ns >= reads_ns))
         broken = core_lease_break(core, LEASE_READ, bytes);
-    if (broken == 0 && waited_ns >= reads_ns && waiter->first)
-        broken = core_group_yield(core);
+    if (broken == 0 && waited_ns >= reads_ns && waiter->admitted != 0 &&
+        core_group_yield(core, waiter->admitted))
+        return true;
     if (broken > 0) {
         core->breaking_until_ns = core->now_ns + NS_PER_S;
         want(core, waiter);
-        return;
+        return false;
     }
     uint64_t next_ns = waiter->since_ns + (waited_ns < probes_ns ? probes_ns : reads_ns);
 
     if (next_ns > core->now_ns)
         wheel_arm(&core->wheel, &core->room_timer, next_ns);
+    return false;
 }
 
 /* Smaller ones behind the head take what does not serve it, 16 times at most; who came back from
@@ -434,8 +480,8 @@ void core_room_serve(struct core *core)
 
             if (waiter->request->scraps && !tried && serve(core, waiter))
                 continue;
-            if (!hopeful)
-                break_leases(core, waiter);
+            if (!hopeful && break_leases(core, waiter))
+                continue;
             serve_behind(core, waiter);
             break;
         }

@@ -158,6 +158,7 @@ struct group_timer {
     uint64_t progress_ns;     /* the last member came, or it was begun */
     uint64_t left_ns;         /* since then it had no writer */
     uint32_t linked;          /* writers whose connections stand */
+    uint32_t ended;           /* members of a shadow that are written */
     uint64_t largest;         /* bytes of its largest member so far */
     uint64_t reserved;        /* bytes of the whole, as far as is known: in core->forming_bytes */
     uint32_t record;
@@ -178,6 +179,8 @@ struct group_claim {
     uint32_t object;
     uint32_t record;
     uint32_t index;
+    uint16_t slot_flags; /* WIRE_SLOT_* */
+    bool rival;          /* whole, but the key has a version of another incarnation too */
 };
 
 /* ---- open writes ---- */
@@ -197,6 +200,7 @@ struct write {
     uint32_t pin_ms;
     struct hint hint; /* takes effect with put_end */
     bool replace;
+    bool ended;     /* it is WRITTEN, and waits for the others of its shadow; no session has it */
     uint32_t group; /* record of the group that it is to be a member of; 0: none */
     uint32_t group_index;
     struct hash128 group_parent; /* hash of the id of that group's parent; zeros: none */
@@ -319,12 +323,12 @@ struct waiter {
     enum snow_status answer; /* when all holders have acknowledged */
     /* For room. */
     uint64_t since_ns;
-    uint64_t size;    /* of its object */
-    uint64_t bytes;   /* counted in wanted_bytes of its segment */
-    uint32_t passed;  /* times a smaller one was served before it */
-    bool first;       /* a member of a group that is being formed */
-    uint16_t segment; /* where room is made for it; UINT16_MAX: nowhere */
-    bool on_room;     /* in core->room or session->room */
+    uint64_t size;     /* of its object */
+    uint64_t bytes;    /* counted in wanted_bytes of its segment */
+    uint32_t passed;   /* times a smaller one was served before it */
+    uint64_t admitted; /* ggen of its group, which is being formed; else 0 */
+    uint16_t segment;  /* where room is made for it; UINT16_MAX: nowhere */
+    bool on_room;      /* in core->room or session->room */
 };
 
 /* ---- requests ---- */
@@ -518,6 +522,14 @@ struct drained {
     uint64_t process;
 };
 
+/* A member that a session could not read. */
+struct broken_report {
+    uint64_t gen;
+    uint64_t reporter; /* id of the session */
+};
+
+#define CORE_BROKEN_REPORTS 64u
+
 /* As many bytes evicted as the pool holds. */
 #define CORE_TURNOVER_MARKS 5u
 
@@ -635,14 +647,15 @@ struct core {
     uint32_t closing;
     uint64_t counters[128]; /* COUNTER rows by CORE_METRIC_* */
 
-    struct pool groups;        /* struct group */
-    struct pool group_timers;  /* struct group_timer */
-    struct index *group_ids;   /* hash_key of an id -> record of a group that is not CLOSING */
-    struct list forming;       /* admitted groups that are being formed, oldest first */
-    struct list forming_room;  /* put items of groups that are not admitted yet, in order */
-    uint64_t forming_bytes;    /* reserved by those in `forming` */
-    uint32_t forming_count;    /* of these */
-    struct index *group_holds; /* id of a hold -> struct group_hold */
+    struct pool groups;            /* struct group */
+    struct pool group_timers;      /* struct group_timer */
+    struct index *group_ids;       /* hash_key of an id -> record of a group that is not CLOSING */
+    struct list forming;           /* admitted groups that are being formed, oldest first */
+    struct list forming_room;      /* put items of groups that are not admitted yet, in order */
+    uint64_t forming_bytes;        /* reserved by those in `forming` */
+    uint32_t forming_count;        /* of these */
+    struct index *group_holds;     /* id of a hold -> struct group_hold */
+    struct index *holds_of_groups; /* record of a group -> struct group_hold of it */
     struct pool group_hold_pool;
     struct list group_waits; /* items that wait for a group to be complete */
     struct pool group_writer_pool;
@@ -653,8 +666,8 @@ struct core {
     struct turnover turnover;
     struct index *group_claims; /* as pins -> struct group_claim */
     struct pool group_claim_pool;
-    uint64_t broken_gen; /* of the member that a session could not read, the last one */
-    uint64_t broken_reporter;
+    struct broken_report broken[CORE_BROKEN_REPORTS]; /* a ring */
+    uint32_t broken_count;                            /* so far */
     uint32_t groups_recovering; /* first RECOVERING record, linked by prev and next */
     uint32_t groups_closing;    /* first record of CLOSING groups with members, linked by next */
     uint32_t group_count;       /* records in use */

@@ -30,8 +30,8 @@ struct write *core_write_of(const struct core *core, uint32_t object)
 
 /* ---- grants ---- */
 
-static void answer_with_grant(struct core *core, struct request *request, uint32_t item,
-                              const struct key_hash *key, uint32_t number)
+void core_answer_write(struct core *core, struct request *request, uint32_t item,
+                       const struct key_hash *key, uint32_t number)
 {
     struct wire_put_grant *grant = core_answer_grant(core, request, item, SNOW_OK);
     struct hash128 hash = {.low = key->hash, .high = key->high};
@@ -95,6 +95,7 @@ static void open_write(struct core *core, struct request *request, uint32_t inde
     write->hint = hint_of(request, item);
     write->replace = (item->flags & WIRE_PUT_REPLACE) != 0;
     write->group = 0;
+    write->ended = false;
     write->bytes = core_object_bytes(core, number);
     write->timer.on_event = on_grant_end;
     wheel_arm(&core->wheel, &write->timer, end_ns + GRANT_GRACE_NS);
@@ -204,7 +205,7 @@ static enum snow_status grant_item(struct core *core, struct request *request, u
     write->group = membership->record;
     write->group_index = membership->index;
     write->group_parent = membership->parent;
-    answer_with_grant(core, request, index, key, number);
+    core_answer_write(core, request, index, key, number);
     return SNOW_OK;
 }
 
@@ -218,76 +219,6 @@ static bool item_is_valid(const struct wire_put_item *item)
            (item->flags & ~(WIRE_PUT_REPLACE | WIRE_PUT_DONE | WIRE_PUT_EXPIRES)) == 0;
 }
 
-static void wait_for_writer(struct core *core, struct request *request, uint32_t index,
-                            uint32_t other)
-{
-    const struct wire_put_start_req *put = request->message;
-    struct waiter *waiter = NULL;
-
-    if (put->wait_writer && request->wait_ns > 0)
-        waiter = core_waiter_create(core, request, index);
-    if (waiter == NULL) {
-        struct wire_put_grant *grant = core_answer_grant(core, request, index, SNOW_IN_PROGRESS);
-
-        grant->gen = core_object(core, other)->gen;
-        grant->hint_ms = 10;
-        return;
-    }
-    list_push(&core_write_of(core, other)->waiters, &waiter->link);
-    core_count(core, CORE_METRIC_puts_waited_writer, 1);
-}
-
-/* What the records of its key mean for a put: answered or waiting (true), or it needs a grant
- * (false; *old: the value that is there, reachable or not; 0: none). */
-static bool settle_with_others(struct core *core, struct request *request, uint32_t index,
-                               const struct key_hash *key, uint32_t *old)
-{
-    const struct wire_put_start_req *put = request->message;
-    const struct wire_put_item *item = &put->items[index];
-    struct object_cursor cursor;
-    uint32_t number = core_object_first(core, key->key, key->hash, &cursor);
-    uint32_t readable = 0;
-    uint32_t writing = 0;
-
-    *old = 0;
-    for (; number != 0; number = core_object_next(&cursor)) {
-        const struct object *object = core_object(core, number);
-
-        if (core_object_state(core, number) == OBJECT_READABLE) {
-            *old = number;
-            if (core_object_access(core, number) == ACCESS_NOW)
-                readable = number;
-        } else if (object->state == OBJECT_WRITING) {
-            const struct write *write = core_write_of(core, number);
-
-            if (write->session == request->session && write->operation == put->operation &&
-                write->item == put->position + index && object->size == item->size) {
-                answer_with_grant(core, request, index, key, number); /* asked again */
-                return true;
-            }
-            writing = number;
-        }
-    }
-    if (item->flags & WIRE_PUT_REPLACE)
-        return false;
-    if (readable != 0) {
-        struct wire_put_grant *grant = core_answer_grant(core, request, index, SNOW_EXISTS);
-
-        if (!core_group_adopt(core, request, index, readable)) {
-            grant->reason = bytes_of_string("it is there, but not in that group");
-            core_count(core, CORE_METRIC_group_conflicts, 1);
-        }
-        grant->gen = core_object(core, readable)->gen;
-        core_count(core, CORE_METRIC_puts_existed, 1);
-        return true;
-    }
-    if (writing != 0) {
-        wait_for_writer(core, request, index, writing);
-        return true;
-    }
-    return false;
-}
-
 /* NO_SPACE: it is not answered, it has to wait. */
 static enum snow_status answer_item(struct core *core, struct request *request, uint32_t index,
                                     const struct key_hash *key, bool queue_first)
@@ -297,10 +228,10 @@ static enum snow_status answer_item(struct core *core, struct request *request, 
 
     if (core->expiry_pool.used > 0)
         core_expire_due(core, core_object_find(core, key->key, key->hash, OBJECT_READABLE));
-    if (settle_with_others(core, request, index, key, &old))
+    if (core_put_settle(core, request, index, key, &old))
         return SNOW_OK;
     if (queue_first && !list_is_empty(&core->room) &&
-        !(put->members_count > 0 && core_group_goes_first(core, request, index)))
+        !(put->members_count > 0 && core_group_admitted(core, request, index) != 0))
         return SNOW_NO_SPACE;
     struct membership membership;
     enum snow_status status = core_group_admit(core, request, index, old, &membership);
@@ -430,23 +361,29 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
 
 /* ---- the end of a write ---- */
 
-void core_write_detach(struct core *core, uint32_t object, struct list *waiters)
+/* It is its session's no more. */
+static void leave_session(struct core *core, struct write *write)
 {
-    uint32_t number = core_object(core, object)->next;
-    struct write *write = core_write_of(core, object);
     struct session *session = core->sessions[write->session];
-    struct list_link *link;
 
-    list_init(waiters);
-    while ((link = list_pop(&write->waiters)) != NULL)
-        list_push(waiters, link);
     wheel_cancel(&core->wheel, &write->timer);
     list_remove(&write->of_session);
     session->writing_bytes -= write->bytes;
     core->writing_bytes -= write->bytes;
+    write->session = UINT32_MAX;
+    core_room_return(core, session);
+}
+
+void core_write_detach(struct core *core, uint32_t object, struct list *waiters)
+{
+    uint32_t number = core_object(core, object)->next;
+    struct write *write = core_write_of(core, object);
+
+    list_take_all(waiters, &write->waiters);
+    if (!write->ended)
+        leave_session(core, write);
     core->writing--;
     pool_give(&core->writes, number);
-    core_room_return(core, session);
 }
 
 /* Those that waited for this write try again by themselves. */
@@ -470,6 +407,8 @@ void core_write_fail(struct core *core, uint32_t object)
     uint32_t index = core_write_of(core, object)->group_index;
     struct list waiters;
 
+    if (core_write_of(core, object)->ended)
+        core_shadow_lost(core, group);
     core_write_detach(core, object, &waiters);
     core_close(core, object, CLOSE_ABORTED);
     if (group != 0)
@@ -516,6 +455,18 @@ static void become_member(struct core *core, uint32_t number, const struct write
     core_group_unreserve(core, write->group, UINT32_MAX, 0);
 }
 
+void core_write_finish(struct core *core, uint32_t number, const struct write *write)
+{
+    core_object(core, number)->uses = 1;
+    core_victim_enter(core, number);
+    core_count(core, CORE_METRIC_puts_done, 1);
+    if (write->pin != WIRE_PIN_NONE &&
+        core_pin_set(core, number, write->pin, write->pin_ms) != SNOW_OK)
+        core_count(core, CORE_METRIC_pins_refused, 1); /* stored, not pinned */
+    if (write->hint.flags != 0 && core_hint_set(core, number, &write->hint) != SNOW_OK)
+        core_count(core, CORE_METRIC_busy, 1); /* stored, without an end: out of memory */
+}
+
 /* The write is a value now, or it came second in the cluster's order: a younger one is there.  old:
  * the value of the key; 0: none. */
 static void publish(struct core *core, uint32_t number, uint32_t old)
@@ -535,16 +486,36 @@ static void publish(struct core *core, uint32_t number, uint32_t old)
         core_apply_publish(core, number);
         if (write.group != 0)
             become_member(core, number, &write);
-        object->uses = 1;
-        core_victim_enter(core, number);
-        core_count(core, CORE_METRIC_puts_done, 1);
-        if (write.pin != WIRE_PIN_NONE &&
-            core_pin_set(core, number, write.pin, write.pin_ms) != SNOW_OK)
-            core_count(core, CORE_METRIC_pins_refused, 1); /* stored, not pinned */
-        if (write.hint.flags != 0 && core_hint_set(core, number, &write.hint) != SNOW_OK)
-            core_count(core, CORE_METRIC_busy, 1); /* stored, without an end: out of memory */
+        core_write_finish(core, number, &write);
     }
     release_waiters(core, &waiters);
+}
+
+/* It is to be seen together with the others of its shadow. */
+static void keep_written(struct core *core, uint32_t number)
+{
+    struct write *write = core_write_of(core, number);
+    uint32_t group = write->group;
+    struct list waiters;
+
+    list_take_all(&waiters, &write->waiters);
+    leave_session(core, write);
+    write->ended = true;
+    core_shadow_written(core, number);
+    release_waiters(core, &waiters);
+    core_shadow_settle(core, group);
+}
+
+static void end_write(struct core *core, uint32_t number, uint32_t old)
+{
+    const struct write *write = core_write_of(core, number);
+
+    if (write->ended)
+        return; /* asked again */
+    if (core_write_is_shadow(core, write))
+        keep_written(core, number);
+    else
+        publish(core, number, old);
 }
 
 /* Settles which copies the write has.  OK: *shortfall tells how many fewer than asked; GONE: those
@@ -614,7 +585,7 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
         status = SNOW_GONE;
     else if (state == OBJECT_WRITING && group_is_closing(core, number))
         status = fail_late(core, number);
-    else if (state == OBJECT_WRITING)
+    else if (state == OBJECT_WRITING && !core_write_of(core, number)->ended)
         status = settle_copies(core, number, item->replicas, &shortfall);
     if (status != SNOW_OK) {
         core_answer_status(core, request, index, status, 0, 0);
@@ -623,7 +594,7 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
     bool replaces = (core_object(core, number)->flags & OBJECT_REPLACED) != 0;
 
     if (state == OBJECT_WRITING)
-        publish(core, number, old);
+        end_write(core, number, old);
     /* Asked again it is READABLE already; what it replaced may still be on its way out, or lie on a
      * node that is still missing. */
     if (replaces)
@@ -693,7 +664,8 @@ static void abort_item(struct core *core, struct request *request, uint32_t inde
     uint32_t number = core_object_find_gen(core, &key, item->gen, NULL);
     enum object_state state = number == 0 ? OBJECT_ABSENT : core_object(core, number)->state;
 
-    if (state != OBJECT_WRITING && state != OBJECT_CLOSING) {
+    if ((state != OBJECT_WRITING || core_write_of(core, number)->ended) &&
+        state != OBJECT_CLOSING) {
         core_answer_status(core, request, index, number == 0 ? missing_gen(core) : SNOW_GONE, 0, 0);
         return;
     }

@@ -107,6 +107,135 @@ static void test_many_writers(void **state)
     world_deinit(world);
 }
 
+/* ---- room ---- */
+
+static void test_later_member_is_larger(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    member_put(&small, "g", 3, "g.0", 0);
+    struct wire_put_start_req *put = member_message(&small, "g", 3, "g.1", 1, 0);
+
+    /* With the third one, of its size: more than there is. */
+    put->items[0].size = 2 * MIB;
+    struct world_request *request = put_send(world, small.session, put, 1000);
+
+    assert_int_equal(request->grants[0].status, SNOW_LIMIT);
+    assert_true(request->grants[0].reason.size > 0);
+    put = member_message(&small, "g", 3, "g.1", 1, 0);
+    put->items[0].size = MIB;
+    message_put(&small, put);
+    assert_int_equal(world_metric(world, "forming_bytes") / MIB, 3);
+    world_deinit(world);
+}
+
+static struct world_request *large_send(struct small_world *small, const char *id, uint32_t index,
+                                        uint64_t size)
+{
+    char *key = world_take(&small->world, 1, 16);
+
+    snprintf(key, 16, "%s.%u", id, index);
+    struct wire_put_start_req *put = member_message(small, id, 2, key, index, 0);
+
+    put->items[0].size = size;
+    put->wait_ms = 20000;
+    return world_ask(&small->world, small->session, WIRE_put_start, put, 1, 30000);
+}
+
+/* Two groups fill the pool half each and wait for the other half: in the order in which they were
+ * admitted, whoever asked first; the younger one gives way, and is told so. */
+static void test_youngest_gives_way(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    struct wire_key pinned[15];
+    struct wire_pin_req pin = {.pin = WIRE_PIN_HARD, .keys = pinned, .keys_count = 15};
+
+    (void)state;
+    world_init(world);
+    world->options.group_forming_percent = 90;
+    world_open(world);
+    small.node = node_start(world, 4 * MIB, 1024);
+    small.session = session_open(world, 0);
+    for (uint32_t i = 0; i < 15; i++) {
+        char *key = world_take(world, 1, 16);
+
+        snprintf(key, 16, "pin%u", i);
+        put(world, small.session, key, PIECE);
+        pinned[i].key = world_key(key);
+    }
+    world_ask(world, small.session, WIRE_pin, &pin, 15, 1000);
+    for (uint32_t i = 0; i < 2; i++) {
+        const char *id = i == 0 ? "a" : "b";
+        const char *key = i == 0 ? "a.0" : "b.0";
+        struct wire_put_start_req *put = member_message(&small, id, 2, key, 0, 0);
+
+        put->items[0].size = 900 * KIB;
+        message_put(&small, put);
+    }
+    uint64_t mine = small.session;
+
+    small.session = session_open(world, 0);
+    struct world_request *younger = large_send(&small, "b", 1, 1400 * KIB);
+
+    small.session = mine;
+    struct world_request *older = large_send(&small, "a", 1, 1400 * KIB);
+
+    world_live(world, 100 * NS_PER_MS);
+    assert_false(younger->done || older->done);
+    world_live(world, 2 * NS_PER_S);
+    assert_true(younger->done && older->done);
+    assert_int_equal(older->grants[0].status, SNOW_OK);
+    assert_int_equal(younger->grants[0].status, SNOW_BUSY);
+    assert_true(younger->grants[0].hint_ms > 0);
+    assert_int_equal(world_metric(world, "groups_yielded"), 1);
+    assert_int_equal(group_stat(&small, "b")->status, SNOW_NOT_FOUND);
+    world_deinit(world);
+}
+
+/* ---- reports ---- */
+
+static void report_broken(struct small_world *small, uint64_t session, uint32_t index)
+{
+    struct wire_group_broken_msg message = {.ggen = group_stat(small, "g")->ggen,
+                                            .index = index,
+                                            .id = world_key("g")};
+
+    world_step(&small->world, &(struct core_input){.kind = CORE_MESSAGE,
+                                                   .from = session,
+                                                   .type = WIRE_group_broken,
+                                                   .message = &message});
+}
+
+static void test_two_sessions_are_believed(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    group_put(&small, "g", 3);
+    uint64_t other = session_open(world, 0);
+
+    report_broken(&small, small.session, 0);
+    report_broken(&small, small.session, 1);
+    report_broken(&small, small.session, 0); /* the same one again */
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    report_broken(&small, other, 0);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_DEGRADED);
+    assert_int_equal(group_stat(&small, "g")->missing[0].index, 0);
+    report_broken(&small, other, 1);
+    assert_int_equal(group_stat(&small, "g")->present, 1);
+    assert_int_equal(group_get(&small, "g", 0, 0)->status, SNOW_GROUP_BROKEN);
+    assert_int_equal(group_get(&small, "g", 0, 0)->broken, 0);
+    assert_int_equal(world_metric(world, "groups_broken"), 2);
+    report_broken(&small, other, 7); /* there is none such */
+    world_deinit(world);
+}
+
 /* ---- pins ---- */
 
 static enum snow_status pin_status(struct small_world *small, const char *key, uint8_t pin)
@@ -182,6 +311,9 @@ int main(void)
         cmocka_unit_test(test_abandoned),
         cmocka_unit_test(test_writer_returns),
         cmocka_unit_test(test_many_writers),
+        cmocka_unit_test(test_later_member_is_larger),
+        cmocka_unit_test(test_youngest_gives_way),
+        cmocka_unit_test(test_two_sessions_are_believed),
         cmocka_unit_test(test_pin_charges_the_whole),
         cmocka_unit_test(test_pin_of_a_forming_group),
     };

@@ -37,6 +37,10 @@ static void test_refuses(void **state)
     small_open(&small, 4 * MIB);
     member_put(&small, "g", 2, "g0", 0);
     assert_int_equal(member_status(&small, "g", 3, "x", 2, 0), SNOW_GROUP_SIZE_MISMATCH);
+    struct wire_put_start_req *put = member_message(&small, "g", 3, "x", 2, 0);
+
+    assert_true(bytes_equal(put_send(world, small.session, put, 0)->grants[0].reason,
+                            world_key("the group has the size 2")));
     assert_int_equal(member_status(&small, "g", 2, "x", 0, 0), SNOW_GROUP_INDEX_CONFLICT);
     assert_int_equal(member_status(&small, "g", 2, "x", 2, 0), SNOW_INVALID);
     assert_int_equal(member_status(&small, "h", 2, "x", 2, 0), SNOW_INVALID);
@@ -86,10 +90,15 @@ static void test_atomic_is_hidden(void **state)
     member_put_flags(&small, "g", 2, "g1", 1, WIRE_GROUP_ATOMIC);
     assert_int_equal(lookup_status(world, small.session, "g0"), SNOW_OK);
     /* Not one by one: neither replaced nor removed. */
-    struct wire_put_start_req *put = member_message(&small, "g", 2, "g0", 0, WIRE_GROUP_ATOMIC);
+    struct wire_put_start_req *put = put_message(world, world->token + 1, "g0", PIECE);
 
     put->items[0].flags = WIRE_PUT_REPLACE;
     assert_int_equal(put_send(world, small.session, put, 0)->grants[0].status, SNOW_INVALID);
+    member_put_flags(&small, "f", 2, "f0", 0, WIRE_GROUP_ATOMIC);
+    put = member_message(&small, "f", 2, "f0", 0, WIRE_GROUP_ATOMIC);
+    put->items[0].flags = WIRE_PUT_REPLACE;
+    assert_int_equal(put_send(world, small.session, put, 0)->grants[0].status, SNOW_INVALID);
+    assert_int_equal(group_remove_send(&small, "f")->statuses[0].status, SNOW_OK);
     assert_int_equal(remove_key(world, small.session, "g1"), SNOW_OK);
     assert_int_equal(lookup_status(world, small.session, "g0"), SNOW_NOT_FOUND);
     assert_int_equal(world_metric(world, "groups"), 0);

@@ -1,5 +1,5 @@
 /* Hints: what is done goes first, priorities go in order, what expires is absent at once. */
-#include "harness.h"
+#include "groups.h"
 
 #define PAGE (64 * KIB)
 #define PAGES 8u
@@ -153,6 +153,83 @@ static void test_many_expire(void **state)
     world_deinit(world);
 }
 
+/* A group has the latest end of its members, once all of them have one. */
+static void test_group_expires(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    group_put(&small, "g", 2);
+    assert_int_equal(hint_status(world, small.session, "g.0", WIRE_HINT_EXPIRES, 0, 1000), SNOW_OK);
+    world_live(world, 2 * NS_PER_S);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    assert_int_equal(hint_status(world, small.session, "g.1", WIRE_HINT_EXPIRES, 0, 3000), SNOW_OK);
+    assert_int_equal(hint_status(world, small.session, "g.0", WIRE_HINT_EXPIRES, 0, 1000), SNOW_OK);
+    world_live(world, 2 * NS_PER_S);
+    assert_true(is_there(world, small.session, "g.0"));
+    world_live(world, 1500 * NS_PER_MS);
+    assert_false(is_there(world, small.session, "g.0"));
+    assert_int_equal(group_stat(&small, "g")->status, SNOW_NOT_FOUND);
+    assert_int_equal(world_metric(world, "expired_objects"), 2);
+    /* One of them lasts again. */
+    group_put(&small, "h", 2);
+    for (int i = 0; i < 2; i++)
+        hint(world, small.session, i == 0 ? "h.0" : "h.1", WIRE_HINT_EXPIRES, 0, 1000);
+    hint(world, small.session, "h.1", WIRE_HINT_LASTS, 0, 0);
+    world_live(world, 2 * NS_PER_S);
+    assert_int_equal(group_stat(&small, "h")->state, WIRE_GROUP_COMPLETE);
+    world_deinit(world);
+}
+
+/* What was said of an object holds for the group that it joins. */
+static void test_adopted_with_hints(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    put_hinted(world, small.session, "a", WIRE_PUT_EXPIRES, 3, 1000);
+    assert_int_equal(member_status(&small, "g", 2, "a", 0, WIRE_GROUP_ADOPT), SNOW_EXISTS);
+    member_put_flags(&small, "g", 2, "b", 1, WIRE_GROUP_ADOPT);
+    world_live(world, 2 * NS_PER_S);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE); /* b lasts */
+    fill(&small, "f", 64, 100);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE); /* of priority 3 */
+    put_hinted(world, small.session, "c", WIRE_PUT_EXPIRES, 0, 1000);
+    assert_int_equal(member_status(&small, "h", 1, "c", 0, WIRE_GROUP_ADOPT), SNOW_EXISTS);
+    world_live(world, 2 * NS_PER_S);
+    assert_int_equal(group_stat(&small, "h")->status, SNOW_NOT_FOUND);
+    world_deinit(world);
+}
+
+static void test_group_has_the_highest_priority(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    group_put(&small, "g", 2);
+    group_put(&small, "low", 2);
+    hint(world, small.session, "g.0", WIRE_HINT_PRIORITY, 5, 0);
+    hint(world, small.session, "g.1", WIRE_HINT_PRIORITY, 2, 0);
+    hint(world, small.session, "low.0", WIRE_HINT_PRIORITY, 5, 0);
+    hint(world, small.session, "low.0", WIRE_HINT_PRIORITY, 0, 0);
+    fill(&small, "f", 64, 100);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    assert_int_equal(group_stat(&small, "low")->status, SNOW_NOT_FOUND);
+    hint(world, small.session, "g.0", WIRE_HINT_PRIORITY, 0, 0); /* 2 is left */
+    fill(&small, "e", 64, 100);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    hint(world, small.session, "g.1", WIRE_HINT_PRIORITY, 0, 0);
+    fill(&small, "d", 64, 100);
+    assert_int_equal(group_stat(&small, "g")->status, SNOW_NOT_FOUND);
+    world_deinit(world);
+}
+
 static void test_wrong(void **state)
 {
     struct small_world small;
@@ -183,6 +260,9 @@ int main(void)
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_expires),
         cmocka_unit_test(test_many_expire),
+        cmocka_unit_test(test_group_expires),
+        cmocka_unit_test(test_adopted_with_hints),
+        cmocka_unit_test(test_group_has_the_highest_priority),
         cmocka_unit_test(test_wrong),
     };
 
