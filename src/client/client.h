@@ -308,7 +308,8 @@ struct client_group_get_op {
     struct client_get_op get;  /* while reading */
     struct wire_found *founds; /* one an item, as far as they are told */
     size_t taken;
-    uint32_t next; /* index to go on with */
+    uint64_t oldest_gen; /* of the members that were told: all are younger than their group */
+    uint32_t next;       /* index to go on with */
     enum snow_status status;
     bool reading;
     bool leased;

@@ -171,6 +171,8 @@ static bool take_member(struct client_group_get_op *op, const struct wire_group_
     if (size > 0)
         memcpy(found->places, member->places, size);
     op->items[at].key = (struct snow_key){.at = key.at, .size = key.size};
+    if (at == 0 || member->gen < op->oldest_gen)
+        op->oldest_gen = member->gen;
     op->taken++;
     return true;
 }
@@ -269,6 +271,7 @@ void client_group_get_start(struct client *client, struct client_group_get_op *o
 
     client_op_begin(client, &op->base, call, on_timer);
     op->taken = 0;
+    op->oldest_gen = 0;
     op->next = 0;
     op->leased = false;
     op->reading = false;

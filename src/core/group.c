@@ -140,6 +140,7 @@ static void free_record(struct core *core, struct group *group)
     ASSERT((object->flags & OBJECT_LISTED) == 0);
     unlist_closing(core, group);
     keys_give(core->keys, object->key);
+    core->group_table_bytes -= group->capacity * sizeof(*group->members);
     free(group->members);
     memset(group, 0, sizeof(*group));
     memset(object, 0, sizeof(*object));
@@ -152,6 +153,8 @@ static void close_member(struct core *core, uint32_t number, enum close_reason r
 {
     uint8_t state = core_object(core, number)->state;
 
+    if (state == OBJECT_WRITING && FAULT(core->faults, late_end))
+        return;
     if (state == OBJECT_RECOVERING)
         core_record_unlink(core, &core->recovering, number);
     if (state == OBJECT_WRITING)
@@ -221,7 +224,7 @@ void core_groups_close_step(struct core *core)
 
 /* ---- members ---- */
 
-static enum snow_status make_room(struct group *group, uint32_t index)
+static enum snow_status make_room(struct core *core, struct group *group, uint32_t index)
 {
     uint32_t capacity = group->capacity == 0 ? CAPACITY_MIN : group->capacity;
     uint32_t *grown;
@@ -238,6 +241,7 @@ static enum snow_status make_room(struct group *group, uint32_t index)
     if (grown == NULL)
         return SNOW_NO_MEMORY;
     memset(&grown[group->capacity], 0, (capacity - group->capacity) * sizeof(*grown));
+    core->group_table_bytes += (capacity - group->capacity) * sizeof(*grown);
     group->members = grown;
     group->capacity = capacity;
     return SNOW_OK;
@@ -267,7 +271,7 @@ enum snow_status core_group_reserve(struct core *core, uint32_t record, uint32_t
                                     uint32_t number)
 {
     struct group *group = core_group_at(core, record);
-    enum snow_status status = make_room(group, index);
+    enum snow_status status = make_room(core, group, index);
 
     if (status != SNOW_OK)
         return status;
@@ -489,6 +493,7 @@ void core_group_check(struct core *core, uint32_t record)
     ASSERT(group->present > 0 || group->writing > 0 ||
            (group->state == WIRE_GROUP_CLOSING && group->child != 0));
     ASSERT(((unit->flags & OBJECT_LISTED) != 0) == core_group_may_go(core, unit)); /* Y3 */
+    core_group_holds_check(core, group);
     if (group->state == WIRE_GROUP_CLOSING)
         return;
     core_shadow_check(core, record);

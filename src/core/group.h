@@ -152,6 +152,9 @@ MUST_CHECK enum snow_status core_group_admit(struct core *core, const struct req
 MUST_CHECK enum snow_status core_group_reserve_for(struct core *core,
                                                    const struct membership *membership,
                                                    uint32_t session, uint32_t number);
+/* The planted fault late_end: an open write of a group that goes is of the next one of its id from
+ * now on.  False: there is none, or it has that member. */
+bool core_group_counts_late(struct core *core, uint32_t number);
 /* The item was admitted but not granted. */
 void core_group_dismiss(struct core *core, const struct membership *membership);
 /* The item has to wait until a group is formed. */
@@ -223,6 +226,7 @@ void core_group_hold(struct core *core, const struct core_input *input, uint32_t
 void core_group_holds_end(struct core *core, uint32_t record);
 /* What holds one version is told that it has changed when it is asked for. */
 void core_group_holds_move(struct core *core, uint32_t from, uint32_t to);
+void core_group_holds_check(const struct core *core, const struct group *group);
 /* Bytes of its marks; verifies H2. */
 uint64_t core_group_marks_check(const struct core *core, const struct session *session);
 void core_group_marks_end(struct core *core, uint32_t session);

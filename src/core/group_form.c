@@ -454,6 +454,21 @@ enum snow_status core_group_reserve_for(struct core *core, const struct membersh
                : core_group_reserve(core, membership->record, membership->index, number);
 }
 
+bool core_group_counts_late(struct core *core, uint32_t number)
+{
+    struct write *write = core_write_of(core, number);
+    struct key_hash id = core_key_hash(core_group_id(core, write->group));
+    uint32_t from = write->group;
+    struct membership next = {.record = core_group_find(core, &id), .index = write->group_index};
+
+    if (next.record == 0 || core_group_member(core_group_at(core, next.record), next.index) != 0 ||
+        core_group_reserve_for(core, &next, write->session, number) != SNOW_OK)
+        return false;
+    write->group = next.record;
+    core_group_unreserve(core, from, next.index, number);
+    return true;
+}
+
 uint64_t core_group_whole_bytes(const struct core *core, uint32_t record)
 {
     const struct group_timer *timer = timer_of(core, core_group_at(core, record));

@@ -241,7 +241,7 @@ static enum snow_status join_hold(struct core *core, uint64_t id, uint32_t sessi
     enum snow_status status;
 
     if (hold == NULL)
-        return SNOW_GONE;
+        return FAULT(core->faults, hold_granted) ? SNOW_OK : SNOW_GONE;
     status = core_group_hold_check(core, id, hold->record);
     if (status == SNOW_OK)
         status = set_mark(core, hold, session);
@@ -258,7 +258,7 @@ static enum snow_status leave_hold(struct core *core, uint64_t id, uint32_t sess
         return SNOW_GONE;
     if (mark != NULL)
         unmark(core, mark);
-    if (list_is_empty(&hold->marks))
+    if (list_is_empty(&hold->marks) || FAULT(core->faults, hold_stolen))
         end_hold(core, hold);
     return SNOW_OK;
 }
@@ -294,6 +294,7 @@ void core_group_hold(struct core *core, const struct core_input *input, uint32_t
     enum snow_status status = take(core, message, session, &hold);
 
     reply->status = (int32_t)status;
+    reply->hold = message->hold;
     core_count(core, CORE_METRIC_bad_requests, status == SNOW_INVALID);
     if (status == SNOW_OK && hold != NULL) {
         arm(core, hold, message->for_ms);
@@ -303,6 +304,25 @@ void core_group_hold(struct core *core, const struct core_input *input, uint32_t
         reply->left_ms = (uint32_t)((hold->timer.at_ns - core->now_ns) / NS_PER_MS);
     }
     core_reply(core, input->token, WIRE_group_hold, reply);
+}
+
+void core_group_holds_check(const struct core *core, const struct group *group)
+{
+    struct index_cursor cursor;
+    uint32_t number = index_first(core->holds_of_groups, core_mix(group->record), &cursor);
+    uint32_t count = 0;
+
+    for (; number != 0; number = index_next(&cursor)) {
+        const struct group_hold *hold = pool_at(&core->group_hold_pool, number);
+
+        if (hold->record != group->record)
+            continue;
+        ASSERT(find_hold(core, hold->id) == hold && wheel_is_armed(&hold->timer));
+        ASSERT(!list_is_empty(&hold->marks)); /* H2 */
+        count++;
+    }
+    ASSERT(count == group->holds); /* H1 */
+    ASSERT(count == 0 || group->state != WIRE_GROUP_CLOSING);
 }
 
 uint64_t core_group_marks_check(const struct core *core, const struct session *session)

@@ -123,9 +123,11 @@ uint64_t core_memory(const struct core *core)
            pool_bytes(&core->closings_pool) + pool_bytes(&core->request_pool) +
            pool_bytes(&core->pin_pool) + pool_bytes(&core->expiry_pool) +
            pool_bytes(&core->copy_pool) + pool_bytes(&core->groups) +
-           pool_bytes(&core->group_timers) + index_memory(core->group_ids) +
-           index_memory(core->index) + keys_memory(core->keys) +
-           core->read_entries * sizeof(struct read_entry);
+           pool_bytes(&core->group_timers) + pool_bytes(&core->group_hold_pool) +
+           pool_bytes(&core->group_writer_pool) + pool_bytes(&core->group_absent_pool) +
+           index_memory(core->group_ids) + index_memory(core->group_writers) +
+           index_memory(core->group_absents) + core->group_table_bytes + index_memory(core->index) +
+           keys_memory(core->keys) + core->read_entries * sizeof(struct read_entry);
 }
 
 /* A silent node may return with all it holds, so the core keeps it; but neither its room nor its

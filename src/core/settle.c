@@ -4,8 +4,8 @@
  *           each may repeat itself.
  * Idea.     All records of the key are looked at.  A value that readers may have answers EXISTS; a
  *           write that is open is waited for; one of the same session and operation is granted
- *           again.  Replaces are written beside all of them, but for those of one shadow
- *           (group_shadow.c), where a key is written once.
+ *           again.  Replaces are written beside all of them, but for members of one group that is
+ *           being formed, where a key is written once.
  * Threads.  The core's own. */
 #include "core/group.h"
 
@@ -28,14 +28,16 @@ static void wait_for_writer(struct core *core, struct request *request, uint32_t
     core_count(core, CORE_METRIC_puts_waited_writer, 1);
 }
 
-/* The write is of the same shadow that the item is to be a member of. */
-static bool shares_shadow(const struct core *core, const struct wire_put_start_req *put,
-                          uint32_t index, const struct write *write)
+/* The write is of the same group, or shadow, that is being formed, as the item is to be: a key is
+ * written once there. */
+static bool shares_forming(const struct core *core, const struct wire_put_start_req *put,
+                           uint32_t index, const struct write *write)
 {
     const struct wire_put_member *member =
         put->members_count == 0 ? NULL : core_member_of(put, index);
 
-    return member != NULL && core_write_is_shadow(core, write) &&
+    return member != NULL && write->group != 0 &&
+           core_group_at(core, write->group)->state == WIRE_GROUP_FORMING &&
            bytes_equal(core_group_id(core, write->group), put->groups[member->group].id);
 }
 
@@ -85,7 +87,7 @@ bool core_put_settle(struct core *core, struct request *request, uint32_t index,
     uint32_t number = core_object_first(core, key->key, key->hash, &cursor);
     uint32_t readable = 0;
     uint32_t writing = 0;
-    uint32_t shadow = 0;
+    uint32_t forming = 0;
 
     *old = 0;
     for (; number != 0; number = core_object_next(&cursor)) {
@@ -98,23 +100,27 @@ bool core_put_settle(struct core *core, struct request *request, uint32_t index,
         } else if (object->state == OBJECT_WRITING) {
             const struct write *write = core_write_of(core, number);
 
+            if (write->group != 0 && core_group_at(core, write->group)->state == WIRE_GROUP_CLOSING)
+                continue; /* it can not be ended any more */
             if (write->session == request->session && write->operation == put->operation &&
                 write->item == put->position + index && object->size == item->size) {
                 core_answer_write(core, request, index, key, number); /* asked again */
                 return true;
             }
-            writing = number;
-            shadow = shares_shadow(core, put, index, write) ? number : shadow;
+            if (!core_write_is_shadow(core, write))
+                writing = number;
+            if ((item->flags & WIRE_PUT_REPLACE) && shares_forming(core, put, index, write))
+                forming = number;
         }
     }
-    if (shadow != 0 && core_write_of(core, shadow)->ended) {
-        answer_exists(core, request, index, shadow);
+    if (forming != 0 && core_write_of(core, forming)->ended) {
+        answer_exists(core, request, index, forming);
         return true;
     }
     if (item->flags & WIRE_PUT_REPLACE) {
-        if (shadow != 0)
-            wait_for_writer(core, request, index, shadow);
-        return shadow != 0;
+        if (forming != 0)
+            wait_for_writer(core, request, index, forming);
+        return forming != 0;
     }
     if (readable != 0 && core_group_hides(core, readable))
         return settle_with_hidden(core, request, index, readable);

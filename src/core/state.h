@@ -671,6 +671,7 @@ struct core {
     uint32_t groups_recovering; /* first RECOVERING record, linked by prev and next */
     uint32_t groups_closing;    /* first record of CLOSING groups with members, linked by next */
     uint32_t group_count;       /* records in use */
+    uint64_t group_table_bytes; /* of their tables of members */
     uint32_t group_members;     /* READABLE objects that are members */
 
     void (*on_evicted)(void *owner, struct bytes key); /* core_watch_evicted; NULL: nobody */

@@ -146,19 +146,6 @@ static enum snow_status take_places(struct core *core, struct request *request, 
     return SNOW_OK;
 }
 
-static void return_places(struct core *core, uint32_t number, uint32_t write_number)
-{
-    uint32_t count = core_part_count(core, number);
-
-    for (uint32_t i = 0; i < count; i++) {
-        struct part part = core_part_at(core, number, i);
-
-        core_place_undo(core, &part, 1);
-    }
-    core_parts_drop(core, number);
-    pool_give(&core->writes, write_number);
-}
-
 static void note_size(struct core *core, uint64_t size)
 {
     core->largest_recent -= core->largest_recent / 256;
@@ -170,7 +157,7 @@ static void note_size(struct core *core, uint64_t size)
  * room now. */
 static enum snow_status grant_item(struct core *core, struct request *request, uint32_t index,
                                    const struct key_hash *key, bool beside,
-                                   const struct membership *membership)
+                                   struct membership *membership)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_item *item = &put->items[index];
@@ -182,14 +169,20 @@ static enum snow_status grant_item(struct core *core, struct request *request, u
     struct object *object = core_object(core, number);
 
     object->size = item->size & OBJECT_SIZE_MASK;
-    enum snow_status status = take_places(core, request, index, number, &write_number);
+    enum snow_status status = SNOW_OK;
 
-    if (status == SNOW_OK && membership->record != 0) {
+    /* Its group first: room is not to be made by evicting that. */
+    if (membership->record != 0)
         status = core_group_reserve_for(core, membership, request->session, number);
-        if (status != SNOW_OK)
-            return_places(core, number, write_number);
-    }
     if (status != SNOW_OK) {
+        core_object_free(core, number);
+        return status;
+    }
+    status = take_places(core, request, index, number, &write_number);
+    if (status != SNOW_OK) {
+        if (membership->record != 0) /* it goes with that, if nothing else is in it */
+            core_group_unreserve(core, membership->record, membership->index, number);
+        membership->record = 0;
         core_object_free(core, number);
         return status;
     }
@@ -439,14 +432,19 @@ static void replica_masks(const struct core *core, uint32_t number, uint16_t *gr
     }
 }
 
-/* Its place may have been taken meanwhile by another key: then it is in none. */
-static void become_member(struct core *core, uint32_t number, const struct write *write)
+/* Its place may have been taken meanwhile by another key: then it is in none.  A younger write of
+ * the same key is to replace it.  replaces: a member was there until now. */
+static void become_member(struct core *core, uint32_t number, const struct write *write,
+                          bool replaces)
 {
     struct group *group = core_group_at(core, write->group);
     uint32_t there = core_group_member(group, write->group_index);
 
+    if (there != 0 && there != number && core_object(core, there)->state == OBJECT_WRITING &&
+        bytes_equal(core_object_key(core, there), core_object_key(core, number)))
+        group->members[write->group_index] = there = 0;
     if (there == 0 || there == number) {
-        group->version += there == 0;
+        group->version += replaces || group->state == WIRE_GROUP_DEGRADED;
         core_group_join(core, number, write->group, write->group_index);
         core_group_bind(core, write->group, write->group_parent);
     } else {
@@ -481,11 +479,14 @@ static void publish(struct core *core, uint32_t number, uint32_t old)
         if (write.group != 0)
             core_group_unreserve(core, write.group, write.group_index, number);
     } else {
+        bool replaces = old != 0 && core_object(core, old)->grouped &&
+                        core_object(core, old)->prev == write.group;
+
         if (old != 0)
             core_close(core, old, CLOSE_REPLACED);
         core_apply_publish(core, number);
         if (write.group != 0)
-            become_member(core, number, &write);
+            become_member(core, number, &write, replaces);
         core_write_finish(core, number, &write);
     }
     release_waiters(core, &waiters);
@@ -583,7 +584,8 @@ static void end_item(struct core *core, struct request *request, uint32_t index)
         status = SNOW_UNKNOWN;
     else if (state == OBJECT_CLOSING)
         status = SNOW_GONE;
-    else if (state == OBJECT_WRITING && group_is_closing(core, number))
+    else if (state == OBJECT_WRITING && group_is_closing(core, number) &&
+             !(FAULT(core->faults, late_end) && core_group_counts_late(core, number)))
         status = fail_late(core, number);
     else if (state == OBJECT_WRITING && !core_write_of(core, number)->ended)
         status = settle_copies(core, number, item->replicas, &shortfall);

@@ -125,6 +125,9 @@ struct cluster {
     uint64_t put_failures;
     uint64_t group_holds[CLUSTER_GROUPS];      /* that a rank told the others; 0: none */
     uint64_t group_removed_ns[CLUSTER_GROUPS]; /* a rank may have removed it until then */
+    uint64_t group_seen[CLUSTER_GROUPS];       /* the highest ggen that a rank was told */
+    uint64_t group_gone[CLUSTER_GROUPS];       /* up to this ggen its versions were removed, */
+    uint64_t group_gone_ns[CLUSTER_GROUPS];    /* which was answered then */
     struct probes probes;
 };
 

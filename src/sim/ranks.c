@@ -1,12 +1,14 @@
-/* Ranks: members of a few groups, put in pieces by several clients, read whole.
+/* Ranks: members of a few groups, put in pieces by several clients, read whole.  Atomic ones are
+ * replaced whole, holds are shared, left twice and late.
  *
  *   IDLE ─alarm─► putting some members │ reading all of them │ asking │ removing │ holding ─► IDLE
  * Checks.
  *   bytes    a member that is read has the bytes of an attempt of its key (history.h).
- *   groups   a read that is answered OK has every member.  Where nothing fails, no group that was
- *            whole loses a member but by a rank's remove, or while a node is silent (one that was
- *            drained and starts again); and a group that this rank holds is there until its hold
- *            ends.
+ *   groups   a read that is answered OK has every member, all of them younger than their group.  A
+ *            version that was removed, and that answered OK, is never told of again.  Where nothing
+ *            fails, no group that was whole loses a member but by a rank's remove, or while a node
+ *            is silent (one that was drained and starts again); and a group that this rank holds
+ *            is there until its hold ends.
  * Threads.  One. */
 #include "sim/ranks.h"
 
@@ -36,6 +38,7 @@ struct rank {
     uint32_t indexes[MEMBERS]; /* of these */
     uint64_t attempts[MEMBERS];
     char id[24];
+    char parent[24];
     char names[MEMBERS][24];
     uint8_t *bytes[MEMBERS];
     struct snow_member members[MEMBERS];
@@ -45,9 +48,13 @@ struct rank {
     uint64_t suspects; /* times a node was silent before it asked */
     bool away;         /* one was when it asked */
     struct snow_group_read read;
-    struct snow_group_hold hold; /* hold.hold: this rank's mark */
+    struct snow_group_hold hold; /* what is asked for */
+    uint64_t held;               /* the hold that has this rank's mark; 0: none */
+    uint64_t left;               /* the one that it left last */
     uint64_t held_until_ns;
     uint32_t held_group;
+    uint64_t removing; /* the highest ggen that was known before the removal began */
+    bool replaces;     /* the put is of a version beside the one that is there */
     struct snow_item item;
     struct client_put_op put_op;
     struct client_group_get_op get_op;
@@ -69,6 +76,18 @@ static void rest(struct rank *rank)
         rest_ns *= 8;
     rank->state = RANK_IDLE;
     world_alarm_arm(rank->cluster->world, &rank->alarm, now_of(rank) + rest_ns);
+}
+
+/* What a reply says of the group that this rank works on. */
+static void note_version(struct rank *rank, uint64_t ggen)
+{
+    struct cluster *cluster = rank->cluster;
+
+    if (ggen > cluster->group_seen[rank->group])
+        cluster->group_seen[rank->group] = ggen;
+    if (ggen != 0 && ggen <= cluster->group_gone[rank->group] &&
+        rank->began_ns > cluster->group_gone_ns[rank->group])
+        cluster_find(cluster, "groups: a version that was removed is there again");
 }
 
 static uint32_t key_of(const struct rank *rank, uint32_t index)
@@ -100,12 +119,15 @@ static void on_put(struct client_put_op *op)
 
     for (uint32_t i = 0; i < rank->count; i++) {
         enum snow_status status = rank->puts[i].status;
+        /* Stored, but seen with the others only: it may be at any time. */
+        enum history_end end =
+            rank->replaces && status == SNOW_OK ? HISTORY_UNKNOWN : end_of(status);
         const char *wrong =
-            history_put_end(cluster->history, rank->attempts[i], end_of(status), 0, now_of(rank));
+            history_put_end(cluster->history, rank->attempts[i], end, 0, now_of(rank));
 
         if (wrong != NULL)
             cluster_find(cluster, "%s", wrong);
-        if (status == SNOW_INVALID || status == SNOW_GROUP_SIZE_MISMATCH ||
+        if ((status == SNOW_INVALID && !rank->replaces) || status == SNOW_GROUP_SIZE_MISMATCH ||
             status == SNOW_GROUP_INDEX_CONFLICT)
             cluster_find(cluster, "groups: a put of a member is refused: %s, %s",
                          snow_status_name(status), op->reason);
@@ -114,19 +136,24 @@ static void on_put(struct client_put_op *op)
     rest(rank);
 }
 
-/* Some members, in any order; each group has one size and one set of flags. */
+/* Some members, in any order; each group has one size and one set of flags.  Groups are chains of
+ * four. */
 static void start_put(struct rank *rank)
 {
     struct cluster *cluster = rank->cluster;
     struct snow_call call = {.deadline_ms = DEADLINE_MS};
     uint32_t first = (uint32_t)rng_below(&rank->rng, MEMBERS);
 
+    bool atomic = rank->group % 4 == 3;
+
     rank->state = RANK_PUT;
-    rank->count = (uint32_t)rng_between(&rank->rng, 1, MEMBERS);
+    rank->replaces = atomic && rng_chance(&rank->rng, 1, 2);
+    rank->count = rank->replaces ? MEMBERS : (uint32_t)rng_between(&rank->rng, 1, MEMBERS);
+    if (rank->group % 4 > 0)
+        snprintf(rank->parent, sizeof(rank->parent), "group-%u", rank->group - 1);
     for (uint32_t i = 0; i < rank->count; i++) {
         uint32_t index = (first + i) % MEMBERS;
         uint64_t size = rng_between(&rank->rng, 1, cluster->plan.object_max / 2 + 1);
-        bool atomic = rank->group % 4 == 3;
 
         snprintf(rank->names[i], sizeof(rank->names[i]), "rank-%u.%u", rank->group, index);
         rank->attempts[i] =
@@ -136,11 +163,15 @@ static void start_put(struct rank *rank)
                                                 .size = MEMBERS,
                                                 .index = index,
                                                 .flags = atomic ? SNOW_GROUP_ATOMIC : 0};
+        if (rank->group % 4 > 0)
+            rank->members[i].parent =
+                (struct snow_key){.at = rank->parent, .size = strlen(rank->parent)};
         rank->puts[i] =
             (struct snow_put){.key = {.at = rank->names[i], .size = strlen(rank->names[i])},
                               .from = rank->bytes[i],
                               .size = size,
                               .depth = rank->group,
+                              .replace = rank->replaces,
                               .replicas =
                                   (uint8_t)(cluster->plan.copies > 0 ? cluster->plan.copies : 1),
                               .member = &rank->members[i]};
@@ -155,7 +186,7 @@ static void start_put(struct rank *rank)
 /* Nothing fails in this plan, and this rank's hold still stands. */
 static bool is_held(const struct rank *rank)
 {
-    return rank->cluster->plan.must_make_room && rank->hold.hold != 0 &&
+    return rank->cluster->plan.must_make_room && rank->held != 0 &&
            rank->held_group == rank->group && now_of(rank) < rank->held_until_ns &&
            rank->cluster->group_removed_ns[rank->group] + HOLD_MS * NS_PER_MS < rank->began_ns;
 }
@@ -169,6 +200,9 @@ static void on_read(struct client_group_get_op *op)
     world_note(cluster->world, &status, sizeof(status));
     if ((status == SNOW_NOT_FOUND || status == SNOW_GONE) && is_held(rank))
         cluster_find(cluster, "groups: what this rank holds is gone: %s", snow_status_name(status));
+    note_version(rank, rank->read.ggen);
+    if (status == SNOW_OK && op->oldest_gen <= rank->read.ggen)
+        cluster_find(cluster, "groups: a member is older than its group");
     for (uint32_t i = 0; i < MEMBERS && status == SNOW_OK; i++) {
         const char *wrong;
 
@@ -186,11 +220,11 @@ static void on_read(struct client_group_get_op *op)
 static void start_read(struct rank *rank)
 {
     struct snow_call call = {.deadline_ms = DEADLINE_MS};
-    bool under_hold = rank->hold.hold != 0 && rank->held_group == rank->group;
+    bool under_hold = rank->held != 0 && rank->held_group == rank->group;
 
     rank->state = RANK_READ;
     rank->read = (struct snow_group_read){.id = {.at = rank->id, .size = strlen(rank->id)},
-                                          .hold = under_hold ? rank->hold.hold : 0};
+                                          .hold = under_hold ? rank->held : 0};
     for (uint32_t i = 0; i < MEMBERS; i++)
         rank->gets[i] =
             (struct snow_get){.to = rank->bytes[i], .room = (size_t)rank->cluster->plan.object_max};
@@ -210,6 +244,7 @@ static void on_stat(struct client_group_stat_op *op)
     world_note(cluster->world, &info->status, sizeof(info->status));
     if (info->status == SNOW_OK) {
         world_note(cluster->world, &info->state, sizeof(info->state));
+        note_version(rank, info->ggen);
         if (info->state != SNOW_GROUP_RECOVERING &&
             (info->state == SNOW_GROUP_COMPLETE) != (info->present == MEMBERS))
             cluster_find(cluster, "groups: it is %s with %u members of %u",
@@ -246,6 +281,10 @@ static void on_removed(struct client_keys_op *op)
     /* A member that was stored without its group stays: nothing is ruled out. */
     world_note(rank->cluster->world, &rank->item.status, sizeof(rank->item.status));
     rank->cluster->group_removed_ns[rank->group] = now_of(rank);
+    if (rank->item.status == SNOW_OK && rank->removing > rank->cluster->group_gone[rank->group]) {
+        rank->cluster->group_gone[rank->group] = rank->removing;
+        rank->cluster->group_gone_ns[rank->group] = now_of(rank);
+    }
     rest(rank);
 }
 
@@ -254,6 +293,7 @@ static void start_remove(struct rank *rank)
     struct snow_call call = {.deadline_ms = DEADLINE_MS};
 
     rank->state = RANK_REMOVE;
+    rank->removing = rank->cluster->group_seen[rank->group];
     rank->cluster->group_removed_ns[rank->group] = now_of(rank) + DEADLINE_MS * NS_PER_MS;
     rank->item = (struct snow_item){.key = {.at = rank->id, .size = strlen(rank->id)}};
     rank->remove_op =
@@ -270,12 +310,12 @@ static void on_held(struct client_query_op *op)
     enum snow_status status = op->status;
 
     world_note(rank->cluster->world, &status, sizeof(status));
-    if (status != SNOW_OK || rank->hold.for_ms == 0) {
-        if (*shared == rank->hold.hold)
-            *shared = 0;
-        rank->hold.hold = 0;
-    } else {
+    if (status != SNOW_OK && *shared == rank->hold.hold)
+        *shared = 0;
+    if (status == SNOW_OK && rank->hold.for_ms > 0) {
+        note_version(rank, rank->hold.ggen);
         *shared = rank->hold.hold; /* others may join it */
+        rank->held = rank->hold.hold;
         rank->held_group = rank->group;
         rank->held_until_ns = rank->began_ns + HOLD_MS * NS_PER_MS;
     }
@@ -283,21 +323,42 @@ static void on_held(struct client_query_op *op)
     rest(rank);
 }
 
-/* A new one, or another rank's; the one that it has is left. */
+/* The group of a hold that another rank told of, if there is one. */
+static void choose_shared(struct rank *rank)
+{
+    uint32_t first = rank->group;
+
+    for (uint32_t i = 0; i < CLUSTER_GROUPS; i++) {
+        uint32_t group = (first + i) % CLUSTER_GROUPS;
+
+        if (rank->cluster->group_holds[group] == 0)
+            continue;
+        rank->group = group;
+        snprintf(rank->id, sizeof(rank->id), "group-%u", group);
+        return;
+    }
+}
+
+/* A new one, or another rank's; the one that it has is left, or the one that it left is once
+ * more. */
 static void start_hold(struct rank *rank)
 {
     struct snow_call call = {.deadline_ms = DEADLINE_MS};
+    bool again = rank->left != 0 && rng_chance(&rank->rng, 1, 4);
 
     rank->state = RANK_HOLD;
-    if (rank->hold.hold != 0) {
+    rank->hold = (struct snow_group_hold){.for_ms = HOLD_MS};
+    if (again || rank->held != 0) {
+        rank->hold.hold = again ? rank->left : rank->held;
         rank->hold.for_ms = 0;
-    } else {
-        rank->hold = (struct snow_group_hold){.id = {.at = rank->id, .size = strlen(rank->id)},
-                                              .hold = rng_chance(&rank->rng, 2, 3)
-                                                          ? rank->cluster->group_holds[rank->group]
-                                                          : 0,
-                                              .for_ms = HOLD_MS};
+        rank->left = rank->hold.hold;
+        if (!again || rank->held == rank->left)
+            rank->held = 0;
+    } else if (rng_chance(&rank->rng, 3, 4)) {
+        choose_shared(rank);
+        rank->hold.hold = rank->cluster->group_holds[rank->group];
     }
+    rank->hold.id = (struct snow_key){.at = rank->id, .size = strlen(rank->id)};
     rank->hold_op = (struct client_query_op){.on_done = on_held, .hold = &rank->hold};
     client_group_hold_start(rank->client, &rank->hold_op, &call);
 }
@@ -317,10 +378,12 @@ static void on_alarm(struct world_alarm *alarm)
     }
     rank->group = (uint32_t)rng_below(&rank->rng, CLUSTER_GROUPS);
     rank->began_ns = now_of(rank);
-    if (rank->hold.hold != 0 && rng_chance(&rank->rng, 1, 2))
+    bool holds = rank->held != 0 && rng_chance(&rank->rng, 2, 3);
+
+    if (holds)
         rank->group = rank->held_group;
     snprintf(rank->id, sizeof(rank->id), "group-%u", rank->group);
-    if (draw < 55)
+    if (draw < (holds ? 10 : 50))
         start_put(rank);
     else if (draw < 75)
         start_read(rank);
@@ -340,7 +403,8 @@ bool ranks_is_idle(const struct rank *rank)
 void ranks_start(struct rank *rank, struct client *client)
 {
     rank->client = client;
-    rank->hold.hold = 0;
+    rank->held = 0;
+    rank->left = 0;
     rest(rank);
 }
 

@@ -108,6 +108,8 @@ static void check_rest(struct cluster *cluster)
         cluster_find(cluster, "heal: at rest a put still waits");
     if (cluster_metric(cluster, "used_bytes") != held)
         cluster_find(cluster, "space: at rest the master counts other bytes than nodes hold");
+    if (cluster_metric(cluster, "groups_forming") != 0)
+        cluster_find(cluster, "groups: at rest one is still being formed");
     if (cluster_metric(cluster, "leased_bytes") != 0)
         cluster_find(cluster, "space: at rest a lease still runs");
     if (cluster_metric(cluster, "tasks_running") != 0 ||
