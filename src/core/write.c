@@ -259,8 +259,15 @@ static struct key_hash hash_of(const struct request *request, uint32_t index)
 static void put_item(struct core *core, struct request *request, uint32_t index,
                      const struct key_hash *key)
 {
-    if (answer_item(core, request, index, key, true) == SNOW_NO_SPACE)
-        core_room_wait(core, request, index);
+    if (answer_item(core, request, index, key, true) != SNOW_NO_SPACE)
+        return;
+    /* Nothing will be joined for who does not wait: pieces of any size serve it as well. */
+    if (request->wait_ns == 0 && !request->scraps) {
+        request->scraps = true;
+        if (answer_item(core, request, index, key, true) != SNOW_NO_SPACE)
+            return;
+    }
+    core_room_wait(core, request, index);
 }
 
 void core_put_item(struct core *core, struct request *request, uint32_t index)

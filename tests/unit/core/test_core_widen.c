@@ -156,29 +156,40 @@ static void fill_with_walls(struct small_world *small, uint64_t pool, uint64_t s
 }
 
 /* No window of neighbours serves, the free bytes do: in pieces, of which there may be 1,024. */
-static void pieces_of_any_size_serve_where_no_window_does(void **state)
+static void take_pieces_of_any_size(uint32_t wait_ms)
 {
     struct small_world small;
     struct world_request *request;
 
-    (void)state;
     fill_with_walls(&small, 1 * MIB, 32 * KIB);
-    request =
-        put_send(&small.world, small.session, put_message(&small.world, 900, "new", 500000), 100);
+    request = put_send(&small.world, small.session, put_message(&small.world, 900, "new", 500000),
+                       wait_ms);
     assert_true(request->done);
     assert_int_equal(request->grants[0].status, SNOW_OK);
     assert_int_equal(request->grants[0].places_count, 16);
     world_deinit(&small.world);
 
     fill_with_walls(&small, 8 * MIB, 8 * KIB);
-    request =
-        put_send(&small.world, small.session, put_message(&small.world, 9000, "new", 3 * MIB), 100);
+    request = put_send(&small.world, small.session, put_message(&small.world, 9000, "new", 3 * MIB),
+                       wait_ms);
     assert_true(request->done);
     assert_int_equal(request->grants[0].status, SNOW_OK);
     assert_int_equal(request->grants[0].places_count, 384);
     assert_int_equal(world_metric(&small.world, "evicted_objects"), 0);
     core_check(small.world.core);
     world_deinit(&small.world);
+}
+
+static void pieces_of_any_size_serve_where_no_window_does(void **state)
+{
+    (void)state;
+    take_pieces_of_any_size(100);
+}
+
+static void who_does_not_wait_takes_them_too(void **state)
+{
+    (void)state;
+    take_pieces_of_any_size(0);
 }
 
 static void too_many_pieces_are_told_as_fragmented_and_by_what(void **state)
@@ -270,7 +281,7 @@ static void a_replace_evicts_its_own_old_value_first(void **state)
     world_deinit(&small.world);
 }
 
-/* Runs of 64 KiB only, all over the segment: an object of 4 MiB takes twenty of them. */
+/* Short runs only, all over the segment: an object takes as many as it needs. */
 static void a_large_object_may_have_many_parts(void **state)
 {
     struct small_world small;
@@ -286,7 +297,8 @@ static void a_large_object_may_have_many_parts(void **state)
     struct wire_put_start_req *message = put_message(&small.world, 900, "new", 4 * MIB);
 
     request = put_send(&small.world, small.session, message, 0);
-    assert_int_equal(request->grants[0].status, SNOW_NO_SPACE); /* 20 pieces at most */
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    assert_int_equal(request->grants[0].places_count, 32);
     world_deinit(&small.world);
 
     count = fill(&small, 64 * MIB, 512 * KIB);
@@ -320,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_large_object_takes_neighbours_not_whatever_is_oldest),
         cmocka_unit_test(pins_are_walls),
         cmocka_unit_test(pieces_of_any_size_serve_where_no_window_does),
+        cmocka_unit_test(who_does_not_wait_takes_them_too),
         cmocka_unit_test(too_many_pieces_are_told_as_fragmented_and_by_what),
         cmocka_unit_test(soft_pins_go_only_where_nothing_else_serves),
         cmocka_unit_test(a_replace_evicts_its_own_old_value_first),
