@@ -320,7 +320,10 @@ void core_lease_return(struct core *core, const struct wire_lease_return_msg *me
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
 /* A put continues this read: its keys are counted once. */
 void core_read_continued(struct core *core, uint32_t session, uint64_t operation);
+/* Depth of the last key that the read found. */
 bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth);
+/* Segment of the last key that the read found; UINT16_MAX: that is gone, or shared by others. */
+uint16_t core_read_segment(struct core *core, uint32_t session, uint64_t operation);
 void core_read_free(struct core *core, struct read *read);
 void core_holds_free(struct core *core, struct session *session);
 uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t bytes);

@@ -4,6 +4,7 @@
  *           die together; yet all nodes are to be filled alike.
  * Idea.     The objects of a request go to one segment until 64 MiB, then to the next: the better
  *           of two random candidates (--placement=request); or each goes its own way (spread).
+ *           What continues a chain that no other shares goes to its segment.
  *           An object goes into one extent when it can, else into pieces of that segment; into
  *           pieces of several when it is larger than one.  One of more than 64 MiB is striped over
  *           several nodes that have room.  What its writer wants in a segment of a name, or on its

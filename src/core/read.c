@@ -610,6 +610,8 @@ uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t byte
 
 /* ---- continues ---- */
 
+#define OWN_USES 3u /* a block that was used more often is shared by several chains */
+
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation)
 {
     struct read *read = find_read(core, session, operation);
@@ -636,17 +638,33 @@ void core_read_continued(struct core *core, uint32_t session, uint64_t operation
     read->continued = true;
 }
 
-/* Depth of the last key that the read found. */
-bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth)
+/* The last key that the read found; NULL: no such read, or it found nothing. */
+static const struct read_entry *last_entry(struct core *core, uint32_t session, uint64_t operation)
 {
     struct read *read = find_read(core, session, operation);
 
     if (read == NULL || read->count == 0)
-        return false;
+        return NULL;
     sort_entries(read);
-    const struct read_entry *last = &read->entries[read->count - 1];
+    return &read->entries[read->count - 1];
+}
+
+bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth)
+{
+    const struct read_entry *last = last_entry(core, session, operation);
+
+    if (last == NULL)
+        return false;
     const struct object *object = entry_object(core, last);
 
     *depth = object != NULL && object->depth != CORE_DEPTH_UNKNOWN ? object->depth : last->position;
     return true;
+}
+
+uint16_t core_read_segment(struct core *core, uint32_t session, uint64_t operation)
+{
+    const struct read_entry *last = last_entry(core, session, operation);
+    const struct object *object = last == NULL ? NULL : entry_object(core, last);
+
+    return object == NULL || object->uses > OWN_USES ? UINT16_MAX : object->segment;
 }

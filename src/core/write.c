@@ -304,15 +304,17 @@ static void touch_existing(struct core *core, const struct wire_put_start_req *p
 }
 
 /* The messages of one put are placed as if they were one. */
-static void follow_put(const struct core *core, struct request *request)
+static void follow_put(struct core *core, struct request *request)
 {
     const struct wire_put_start_req *put = request->message;
     const struct session *session = core->sessions[request->session];
 
-    if (session->put_operation != put->operation || session->put_segment >= core->segment_count)
-        return;
-    request->segment = session->put_segment;
-    request->placed = session->put_placed;
+    if (session->put_operation == put->operation && session->put_segment < core->segment_count) {
+        request->segment = session->put_segment;
+        request->placed = session->put_placed;
+    } else if (put->continues != 0 && put->segment.size == 0 && put->host.size == 0) {
+        request->segment = core_read_segment(core, request->session, put->continues);
+    }
 }
 
 static void remember_put(struct core *core, const struct request *request)

@@ -396,6 +396,46 @@ static void who_joins_empty_gets_its_share(void **state)
     world_deinit(&world);
 }
 
+/* Puts that continue this read of one key, each in a request of its own: how many went to the
+ * same node as it. */
+static uint32_t continued_beside(struct world *world, uint64_t session, const char *key,
+                                 uint32_t first)
+{
+    uint64_t home = lookup(world, session, key)->places[0].node;
+    uint32_t beside = 0;
+
+    for (uint32_t i = 0; i < 16; i++) {
+        char *name = world_take(world, 1, 16);
+
+        snprintf(name, 16, "n%u", first + i);
+        struct wire_put_start_req *put = put_message(world, world->token + 1, name, 4096);
+
+        put->continues = 1000 + first;
+        beside += put_send(world, session, put, 0)->grants[0].places[0].node == home;
+    }
+    return beside;
+}
+
+/* What continues a chain goes to the node of its last block; what continues one that many share
+ * goes anywhere. */
+static void a_chain_of_its_own_stays_together(void **state)
+{
+    struct world world;
+    uint64_t session;
+    const char *key = "k0";
+
+    (void)state;
+    open_nodes(&world, 4, 64 * MIB);
+    session = session_open(&world, 0);
+    put_one(&world, session, 0, 4096);
+    lookup_send(&world, session, 1000, WIRE_LOOKUP_PLACES | WIRE_LOOKUP_TOUCH, &key, 1);
+    assert_int_equal(continued_beside(&world, session, key, 0), 16);
+    for (uint32_t i = 0; i < 4; i++)
+        lookup_send(&world, session, 1100, WIRE_LOOKUP_PLACES | WIRE_LOOKUP_TOUCH, &key, 1);
+    assert_in_range(continued_beside(&world, session, key, 100), 0, 12);
+    world_deinit(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_full_pool_serves_who_spreads),
         cmocka_unit_test(copies_go_to_other_domains_or_at_least_hosts),
         cmocka_unit_test(own_host_first),
+        cmocka_unit_test(a_chain_of_its_own_stays_together),
         cmocka_unit_test(who_joins_empty_gets_its_share),
         cmocka_unit_test(own_host_evicts_before_others_are_used),
     };
