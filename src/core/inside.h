@@ -320,6 +320,9 @@ void core_lease_return(struct core *core, const struct wire_lease_return_msg *me
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation);
 /* A put continues this read: its keys are counted once. */
 void core_read_continued(struct core *core, uint32_t session, uint64_t operation);
+/* What was used as often is shared by many chains, not one's own. */
+#define CORE_SHARED_USES 8u
+
 /* Depth of the last key that the read found. */
 bool core_read_depth(struct core *core, uint32_t session, uint64_t operation, uint32_t *depth);
 /* Segment of the last key that the read found; UINT16_MAX: that is gone, or shared by others. */

@@ -610,8 +610,6 @@ uint32_t core_lease_break(struct core *core, enum lease_kind kind, uint64_t byte
 
 /* ---- continues ---- */
 
-#define OWN_USES 3u /* a block that was used more often is shared by several chains */
-
 void core_read_touch(struct core *core, uint32_t session, uint64_t operation)
 {
     struct read *read = find_read(core, session, operation);
@@ -666,5 +664,5 @@ uint16_t core_read_segment(struct core *core, uint32_t session, uint64_t operati
     const struct read_entry *last = last_entry(core, session, operation);
     const struct object *object = last == NULL ? NULL : entry_object(core, last);
 
-    return object == NULL || object->uses > OWN_USES ? UINT16_MAX : object->segment;
+    return object == NULL || object->uses >= CORE_SHARED_USES ? UINT16_MAX : object->segment;
 }

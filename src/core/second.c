@@ -2,7 +2,7 @@
  *
  * Problem.  A few objects (the heads of prompts) make most of the hits, and a chain is of use only
  *           to its first hole: with one node they go.  Copies of everything would halve the pool.
- * Idea.     An object with SECOND_USES uses, in one extent, gets one more copy on another node,
+ * Idea.     An object with CORE_SHARED_USES uses, in one extent, gets one more copy on another node,
  *           while all these take no more than a share of the pool.  They are what goes first: a
  *           second copy gives way when its object would be evicted before what else is in its
  *           segment, and when the object was not used for as long as the pool turns over.
@@ -14,7 +14,6 @@
  * Threads.  The core's own.   State.  Soft: a restarted master takes them for ordinary copies. */
 #include "core/group.h"
 
-#define SECOND_USES 8u
 #define UNDER_WAY_MAX 8u
 #define STEP_LOOKS 64u
 
@@ -119,7 +118,7 @@ void core_second_used(struct core *core, uint32_t number)
     const struct object *object = core_object(core, number);
     struct second *second;
 
-    if (object->uses < SECOND_USES || core->options.second_copies_percent == 0 ||
+    if (object->uses < CORE_SHARED_USES || core->options.second_copies_percent == 0 ||
         object->state != OBJECT_READABLE)
         return;
     second = object->flags & OBJECT_SPREAD ? second_of(core, number) : NULL;
@@ -154,7 +153,7 @@ static bool still_wants(const struct core *core, uint32_t number)
 {
     const struct object *object = core_object(core, number);
 
-    return core_object_state(core, number) == OBJECT_READABLE && object->uses >= SECOND_USES &&
+    return core_object_state(core, number) == OBJECT_READABLE && object->uses >= CORE_SHARED_USES &&
            core_part_count(core, number) == 1 && core_part_at(core, number, 0).parts == 1 &&
            core_copy_of(core, number) == NULL && core->second_bytes + object->size <= budget(core);
 }

@@ -430,7 +430,7 @@ static void a_chain_of_its_own_stays_together(void **state)
     put_one(&world, session, 0, 4096);
     lookup_send(&world, session, 1000, WIRE_LOOKUP_PLACES | WIRE_LOOKUP_TOUCH, &key, 1);
     assert_int_equal(continued_beside(&world, session, key, 0), 16);
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < 8; i++)
         lookup_send(&world, session, 1100, WIRE_LOOKUP_PLACES | WIRE_LOOKUP_TOUCH, &key, 1);
     assert_in_range(continued_beside(&world, session, key, 100), 0, 12);
     world_deinit(&world);
