@@ -11,6 +11,7 @@
 #define NODE_BYTES (256 * MIB)
 #define NODE_SLOT (4 * KIB) /* data bytes for each slot of its table: the default of nodes */
 #define CONNECT_NS (20 * NS_PER_S)
+#define POPULATE_NS (20 * NS_PER_S)
 #define SETTLE_NS (500 * NS_PER_MS)
 #define WATCH_NS (3 * NS_PER_S)
 
@@ -75,6 +76,17 @@ static bool connect_all(struct idle *idle)
     return false;
 }
 
+/* A node that still commits its memory is not idle. */
+static void wait_for_memory(struct idle *idle)
+{
+    struct env *env = idle->bench->cli->env;
+    uint64_t until_ns = env_now_ns(env) + POPULATE_NS;
+
+    while (env_child_resident_bytes(&idle->bench->cluster.nodes[0]) < NODE_BYTES &&
+           env_now_ns(env) < until_ns)
+        turn_for(idle, SETTLE_NS / 5);
+}
+
 static double percent(uint64_t before_ns, uint64_t after_ns)
 {
     return 100.0 * (double)(after_ns - before_ns) / (double)WATCH_NS;
@@ -91,6 +103,7 @@ static bool measure(struct idle *idle)
 
     if (!connect_all(idle))
         return false;
+    wait_for_memory(idle);
     turn_for(idle, SETTLE_NS);
     after = env_child_resident_bytes(&cluster->master);
     idle->bytes_per_client = after < before ? 0 : (double)(after - before) / CLIENTS;
