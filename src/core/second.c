@@ -2,7 +2,7 @@
  *
  * Problem.  A few objects (the heads of prompts) make most of the hits, and a chain is of use only
  *           to its first hole: with one node they go.  Copies of everything would halve the pool.
- * Idea.     An object with CORE_SHARED_USES uses, in one extent, gets one more copy on another node,
+ * Idea.     An object of CORE_SHARED_USES uses, in one extent, gets one more copy on another node,
  *           while all these take no more than a share of the pool.  They are what goes first: a
  *           second copy gives way when its object would be evicted before what else is in its
  *           segment, and when the object was not used for as long as the pool turns over.
