@@ -378,6 +378,19 @@ uint32_t core_group_first_member(const struct core *core, uint32_t record)
     return 0;
 }
 
+uint16_t core_group_segment(const struct core *core, struct bytes id)
+{
+    struct key_hash hash = core_key_hash(id);
+    uint32_t record = id.size == 0 ? 0 : core_group_find(core, &hash);
+    const struct group *group = record == 0 ? NULL : core_group_at(core, record);
+
+    for (uint32_t i = 0; group != NULL && i < group->capacity; i++) {
+        if (group->members[i] != 0)
+            return core_object(core, group->members[i])->segment;
+    }
+    return UINT16_MAX;
+}
+
 void core_group_moved(struct core *core, uint32_t number)
 {
     const struct object *object = core_object(core, number);

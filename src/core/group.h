@@ -31,6 +31,8 @@ void core_groups_close_step(struct core *core);
 
 uint32_t core_group_member(const struct group *group, uint32_t index);      /* an object; 0: none */
 uint32_t core_group_first_member(const struct core *core, uint32_t record); /* READABLE */
+/* Where the first member lies that it has, or that is being written; UINT16_MAX: none. */
+uint16_t core_group_segment(const struct core *core, struct bytes id);
 /* WIRE_GROUP_INDEX_ANY: all are taken. */
 uint32_t core_group_free_index(const struct group *group);
 /* A write of this member is open: until core_group_unreserve.  NO_MEMORY. */

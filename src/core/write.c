@@ -303,7 +303,8 @@ static void touch_existing(struct core *core, const struct wire_put_start_req *p
     }
 }
 
-/* The messages of one put are placed as if they were one. */
+/* The messages of one put are placed as if they were one; members beside those that their group
+ * has; what continues a chain beside its end. */
 static void follow_put(struct core *core, struct request *request)
 {
     const struct wire_put_start_req *put = request->message;
@@ -312,9 +313,14 @@ static void follow_put(struct core *core, struct request *request)
     if (session->put_operation == put->operation && session->put_segment < core->segment_count) {
         request->segment = session->put_segment;
         request->placed = session->put_placed;
-    } else if (put->continues != 0 && put->segment.size == 0 && put->host.size == 0) {
-        request->segment = core_read_segment(core, request->session, put->continues);
+        return;
     }
+    if (put->segment.size > 0 || put->host.size > 0)
+        return;
+    if (put->groups_count > 0)
+        request->segment = core_group_segment(core, put->groups[0].id);
+    if (request->segment == UINT16_MAX && put->continues != 0)
+        request->segment = core_read_segment(core, request->session, put->continues);
 }
 
 static void remember_put(struct core *core, const struct request *request)

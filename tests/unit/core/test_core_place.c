@@ -1,5 +1,5 @@
 /* Placement over several nodes: stripes of large objects, what belongs together, copies apart. */
-#include "harness.h"
+#include "groups.h"
 
 static void open_nodes(struct world *world, uint32_t count, uint64_t size)
 {
@@ -436,6 +436,30 @@ static void a_chain_of_its_own_stays_together(void **state)
     world_deinit(&world);
 }
 
+/* Members that different processes put lie on one node, that of the first. */
+static void members_of_a_group_stay_together(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    uint64_t home = 0;
+
+    (void)state;
+    open_nodes(world, 4, 64 * MIB);
+    for (uint32_t i = 0; i < 16; i++) {
+        char *key = world_take(world, 1, 16);
+
+        snprintf(key, 16, "m%u", i);
+        small.session = session_open(world, 0);
+        struct world_request *request =
+            put_send(world, small.session, member_message(&small, "g", 16, key, i, 0), 1000);
+
+        assert_int_equal(request->grants[0].status, SNOW_OK);
+        home = i == 0 ? request->grants[0].places[0].node : home;
+        assert_int_equal(request->grants[0].places[0].node, home);
+    }
+    world_deinit(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_full_pool_serves_who_spreads),
         cmocka_unit_test(copies_go_to_other_domains_or_at_least_hosts),
         cmocka_unit_test(own_host_first),
+        cmocka_unit_test(members_of_a_group_stay_together),
         cmocka_unit_test(a_chain_of_its_own_stays_together),
         cmocka_unit_test(who_joins_empty_gets_its_share),
         cmocka_unit_test(own_host_evicts_before_others_are_used),
