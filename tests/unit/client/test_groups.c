@@ -278,7 +278,7 @@ static void nodes_of_chains(void **state)
     static struct snow_key keys[BLOCKS];
     static struct snow_put puts[BLOCKS];
     static struct snow_member members[BLOCKS];
-    static char ids[DOUBLE][24];
+    static char ids[DOUBLE][32];
     struct snow_match_node nodes[2] = {0};
     struct snow_chain chain = {.blocks = keys, .count = BLOCKS, .nodes = nodes, .node_room = 2};
     uint32_t leading;
