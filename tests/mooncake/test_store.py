@@ -411,7 +411,6 @@ def test_copies_and_moves(own_master, key):
     names = [store.get_hostname() for store in (first, second)]
     config = ReplicateConfig()
     config.preferred_segment = names[0]
-    assert first.put(key, b"value", config) == 0
 
     def end_of(started):
         task, code = started
@@ -424,6 +423,13 @@ def test_copies_and_moves(own_master, key):
         return sorted(copy.get_memory_descriptor().buffer_descriptor.transport_endpoint
                       for copy in first.get_replica_desc(key))
 
+    def is_put_there():
+        """A segment that has just been mounted may have no memory yet: it is put elsewhere."""
+        first.remove(key, True)
+        assert first.put(key, b"value", config) == 0
+        return holders() == names[:1]
+
+    wait_for(is_put_there)
     assert end_of(first.create_move_task(key, *names)).status == TaskStatus.SUCCESS
     wait_for(lambda: holders() == names[1:])
     ended = end_of(first.create_copy_task(key, names[:1]))
