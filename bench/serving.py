@@ -42,6 +42,11 @@ class Cluster:
                               capture_output=True, text=True, check=True)
         return json.loads(done.stdout)["counters"]
 
+    def kill_node(self, number):
+        process = self.processes[1 + number]
+        process.kill()
+        process.wait()
+
     def stop(self):
         for process in reversed(self.processes):
             process.terminate()
