@@ -3,7 +3,9 @@
 stub_missing(names)   importable stand-ins for compiled GPU modules that are not installed
 Checks                one line per check: "ok NAME" or "FAIL NAME why"
 Peer / serve          a second process that answers JSON commands on its standard input
-common_args           --master, --host, --port-base, --trace and the hidden --role
+Evicted               what became of pages that were read while the pool evicts
+while_storing         stores, and reads at the same time
+common_args           --master, --host, --port-base, --evict, --trace and the hidden --role
 """
 
 import argparse
@@ -12,8 +14,10 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import random
 import subprocess
 import sys
+import threading
 import traceback
 import types
 
@@ -134,6 +138,68 @@ class Checks:
         return 1 if self.failed else 0
 
 
+# ---- pools that evict ----------------------------------------------------------------------
+
+
+class Evicted:
+    """Pages that were read while others pushed them out: each is whole and right, missing, or
+    wrong. Wrong is what the consumer took for a hit with other bytes, or a miss that it wrote."""
+
+    def __init__(self, whole=0, missing=0, wrong=0):
+        self.whole, self.missing, self.wrong = whole, missing, wrong
+
+    def page(self, hit, right, untouched=True):
+        self.whole += bool(hit and right)
+        self.missing += bool(not hit and untouched)
+        self.wrong += bool(not right if hit else not untouched)
+
+    def add(self, seen):
+        self.whole += seen["whole"]
+        self.missing += seen["missing"]
+        self.wrong += seen["wrong"]
+
+def while_storing(check, name, count, store, read):
+    """store(number) for each of count; at the same time, in a thread, read(number) of what is
+    stored, newer ones more often; then of all, newest first. read gives an Evicted's numbers.
+    check(name, good, why) is called for what has to hold: nothing is wrong at any time, and in the
+    end some pages are whole and some were evicted."""
+    during, after = Evicted(), Evicted()
+    stored, errors = [], []
+    done = threading.Event()
+    draw = random.Random(count)
+
+    def beside():
+        try:
+            while not done.is_set():
+                if not stored:
+                    done.wait(0.001)
+                    continue
+                during.add(read(stored[-1 - int(draw.random() ** 2 * len(stored))]))
+        except Exception as error:  # told by the thread that stores
+            errors.append(error)
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    try:
+        for number in range(count):
+            store(number)
+            stored.append(number)
+            if errors:
+                break
+    finally:
+        done.set()
+        thread.join()
+    if errors:
+        raise errors[0]
+    for number in reversed(stored):
+        after.add(read(number))
+    print(f"# {name}: while storing {vars(during)}, afterwards {vars(after)}", flush=True)
+    check(f"{name}/while-storing", during.wrong == 0, vars(during))
+    check(f"{name}/nothing-wrong", after.wrong == 0, vars(after))
+    check(f"{name}/some-whole", after.whole > 0, vars(after))
+    check(f"{name}/some-evicted", after.missing > 0, vars(after))
+
+
 # ---- the second process --------------------------------------------------------------------
 
 
@@ -198,6 +264,9 @@ def common_args(description):
         help="first of 100 ports to use; 0 lets every part choose its own",
     )
     parser.add_argument("--trace", help="append every call on `mooncake` to this file")
+    parser.add_argument(
+        "--evict", action="store_true", help="store twice what the pool holds, and nothing else"
+    )
     parser.add_argument("--role", default="main", help=argparse.SUPPRESS)
     return parser
 

@@ -1,7 +1,7 @@
 """Drives LMCache's own Mooncake store connector on a machine without a GPU.
 
     python lmcache_store.py --master HOST:PORT [--names new|old|both] [--lookup-client]
-                            [--port-base N] [--trace FILE] [--verbose]
+                            [--port-base N] [--trace FILE] [--verbose] [--evict]
 
 The master has to run already. Two layouts of LMCache are driven, each with a writer (this process)
 and a reader (a second process with no memory of its own):
@@ -15,6 +15,7 @@ Only the copy between "GPU" and LMCache's memory is ours (HostCopy below).
 store.setup(): "old" is what its documentation shows (master_server_address, device_name), "new" is
 what the dict form of setup() knows (master_server_addr, rdma_devices).
 --lookup-client adds LMCache's MooncakeLookupClient, which always uses the old names.
+--evict stores twice what the pool holds while the second process retrieves, and nothing else.
 
 One line per check: "ok NAME" or "FAIL NAME why". Exit code 0 when no check failed.
 """
@@ -29,10 +30,13 @@ import tempfile
 import time
 import uuid
 
+import _cpu_consumer as cpu
+
 LAYERS, HEADS, HEAD_SIZE, CHUNK = 8, 8, 64, 64
 FULL_CHUNKS, TAIL = 4, 16
 TOKENS = FULL_CHUNKS * CHUNK + TAIL
 MIB = 1 << 20
+PROMPTS = 32  # of the pool that evicts: 136 MiB into 64 MiB
 
 failures = 0
 
@@ -57,6 +61,7 @@ def parse_arguments():
     )
     parser.add_argument("--trace", default="")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--evict", action="store_true")
     parser.add_argument("--role", default="writer", help=argparse.SUPPRESS)
     parser.add_argument("--layout", default="", help=argparse.SUPPRESS)
     parser.add_argument("--run", default="", help=argparse.SUPPRESS)
@@ -408,6 +413,47 @@ def read(args):
     close(name)
 
 
+def put_all(engine, backend, tokens, cache):
+    """Stores a prompt, and waits until LMCache has ended its puts."""
+    engine.store(tokens, kvcaches=cache)
+    wait_for(lambda: len(backend.put_tasks), 0, 60)
+
+
+def evict(args, layout):
+    """A pool half the size of what is stored."""
+    name, engine, backend = build_engine(args, layout, 64 * MIB, 0 if layout == "raw" else 1)
+    peer = cpu.Peer(os.path.abspath(__file__), "reader", [
+        "--master", args.master, "--names", args.names, "--port-base", str(args.port_base),
+        "--layout", layout, "--run", args.run, "--evict"])
+    peer.call("ready")
+    cpu.while_storing(
+        check, f"{layout}.evict", PROMPTS,
+        lambda which: put_all(engine, backend, *content(layout, which)),
+        lambda which: peer.call("retrieve", which=which))
+    check(f"{layout}.evict.put_failures", backend.put_failed_count == 0,
+          f"{backend.put_failed_count}")
+    check(f"{layout}.evict.reader_ends", peer.end() == 0)
+    close(name)
+
+
+def read_evicted(args):
+    name, engine, backend = build_engine(args, args.layout, 0, 2 if args.layout == "raw" else 3)
+
+    def retrieve(which):
+        tokens, cache = content(args.layout, which)
+        back = cache.new_zeros(cache.shape)
+        mask = engine.retrieve(tokens, kvcaches=back)
+        seen = cpu.Evicted()
+        for start, end, _ in keys_of(engine, tokens):
+            page = back[:, :, start:end]
+            seen.page(bool(mask[start:end].all()), same(page, cache[:, :, start:end]),
+                      not page.any() and not mask[start:end].any())
+        return vars(seen)
+
+    cpu.serve({"ready": lambda: True, "retrieve": retrieve})
+    close(name)
+
+
 def close(name):
     from lmcache.v1.cache_engine import LMCacheEngineBuilder
 
@@ -430,11 +476,11 @@ def main():
 
         mooncake_trace.start(args.trace)
     if args.role == "reader":
-        read(args)
+        (read_evicted if args.evict else read)(args)
     else:
         args.run = uuid.uuid4().hex[:12]
         for layout in ("raw", "meta"):
-            write(args, layout)
+            (evict if args.evict else write)(args, layout)
     sys.stdout.flush()
     os._exit(1 if failures else 0)  # LMCache leaves threads that never end
 

@@ -7,6 +7,7 @@ looks
 them up and loads them layer by layer; every byte is compared.
 
   python sglang_direct_linker.py --master 127.0.0.1:50051
+  --evict     stores twice what the pool holds while the second process loads
 """
 
 import json
@@ -155,8 +156,42 @@ class Side:
         return dict(self.linkers[kind][0].stats)
 
 
+def check_evict(checks, side, peer, kind):
+    """Prompts of 16 pages, one batch each; a batch that lost a page has not landed."""
+    side.open(kind)
+    peer.call("open", kind=kind)
+    pages = list(range(16))
+    prompt = sum(t[:16 * span].numel() * t.element_size() for t, span in side.linkers[kind][1])
+    refused = []
+
+    def keys(number):
+        return [f"{number * 16 + page:064x}" for page in pages]
+
+    def put(number):
+        side.fill(kind, number)
+        if not side.offload(kind, keys(number), pages):
+            refused.append(number)
+
+    def load(number):
+        found = max(peer.call("look", kind=kind, keys=keys(number)), default=0)
+        seen = cpu.Evicted()
+        if found == 0:
+            seen.page(False, False)
+            return vars(seen)
+        r = peer.call("load", kind=kind, seed=number, requests={
+            "one": [keys(number)[:found], [20 + page for page in pages[:found]], pages[:found]]})
+        seen.page(r["landed"], r["equal"] and not r["outside"])
+        return vars(seen)
+
+    cpu.while_storing(checks.check, f"{kind}/evict", 2 * 2 * side.args.segment // prompt, put, load)
+    checks.check(f"{kind}/evict/all-stored", not refused, f"{refused}")
+    side.close(kind), peer.call("close", kind=kind)
+
+
 def main(args):
     checks = cpu.Checks()
+    if args.evict:
+        args.segment = 16 << 20
     begin = time.monotonic()
     side = Side(args)
     import sglang
@@ -221,8 +256,11 @@ def main(args):
         checks.equal(f"{kind}/statistics", (stats[0]["offload"], stats[1]["load"]), (2, 6))
 
     try:
-        checks.run("bfloat16", body, "bfloat16", 60)
-        checks.run("float16", body, "float16", 61)
+        if args.evict:
+            checks.run("bfloat16", check_evict, checks, side, peer, "bfloat16")
+        else:
+            checks.run("bfloat16", body, "bfloat16", 60)
+            checks.run("float16", body, "float16", 61)
         checks.equal("second-process-ends", peer.end(), 0)
     finally:
         peer.end(5)

@@ -9,6 +9,7 @@ byte is compared. Needs a running master; starts nothing but the second process.
   --metrics-port N      also run SGLang's check_server against the master's HTTP port
   --client HOST:PORT    also run the standalone mode (setup_dummy) through this mooncake_client
   --lease SECONDS       the master's read lease (10 by default); clear() skips pages under a lease
+  --evict               stores twice what the pool holds while the second process loads
 """
 import ctypes
 import gc
@@ -51,6 +52,7 @@ CASES = {
                        extra={"tenant_id": "team-a", "extra_backend_tag": "blue"}),
 }
 
+EVICTED = ("mha-page-first", "mha-groups", "mla-page-first-direct", "mla-layer-first-groups")
 KEPT = ("mha-page-first", "mla-page-first", "mla-layer-first", "mha-groups")   # until clear()
 
 
@@ -228,6 +230,27 @@ def reader(args):
                 "zero": [not any(p) for p in got], "outside": rest,
                 "bytes": sum(map(len, got))}
 
+    def load_evicted(case, number):
+        """Looks a prompt of PAGES pages up and loads what was found."""
+        store, pool = bench.cases[case]
+        keys = keys_of(case, range(number * PAGES, (number + 1) * PAGES))
+        pool.clear()
+        bench.zero(pool)
+        place = bench.take(pool, PAGES)
+        found = store.batch_exists(keys)
+        hits = store.batch_get_v1(keys[:found], place[:found * PAGE]) if found else []
+        got = bench.page_bytes(pool, place)
+        model = held.setdefault(case, bench.pool(CASES[case]["kind"], CASES[case]["layout"]))
+        bench.fill(model, number)
+        model.clear()
+        want = bench.page_bytes(model, bench.take(model, PAGES))
+        seen = cpu.Evicted()
+        for index, (mine, theirs) in enumerate(zip(got, want)):
+            # a page of two objects may have lost one of them: SGLang drops what it loaded
+            seen.page(index < found and hits[index], mine == theirs,
+                      index < found or not any(mine))
+        return vars(seen)
+
     def write(case, numbers, seed):
         store, pool = bench.cases[case]
         pool.clear()
@@ -311,6 +334,7 @@ def reader(args):
             drop=bench.drop,
             look=look,
             load=load,
+            load_evicted=load_evicted,
             write=write,
             split_open=split_open,
             split_load=split_load,
@@ -586,8 +610,37 @@ def check_clear(checks, bench, peer):
     checks.equal("clear/new-bytes", (r["hits"], r["equal"]), ([True] * 2, [True] * 2))
 
 
+def check_evict(checks, bench, peer, case):
+    """Twice the memory of both processes, by prompts of PAGES pages."""
+    store, pool = bench.make(case)
+    peer.call("open", case=case)
+    place = bench.take(pool, PAGES)
+    prompt = sum(map(len, bench.page_bytes(pool, place)))
+    refused = []
+
+    def put(number):
+        bench.fill(pool, number)
+        keys = keys_of(case, range(number * PAGES, (number + 1) * PAGES))
+        refused.extend(good for good in store.batch_set_v1(keys, place) if not good)
+
+    cpu.while_storing(
+        checks.check, f"{case}/evict", 2 * 2 * bench.args.segment // prompt, put,
+        lambda number: peer.call("load_evicted", case=case, number=number))
+    checks.check(f"{case}/evict/all-stored", not refused, f"{len(refused)} pages refused")
+    bench.drop(case)
+    peer.call("drop", case=case)
+
+
+def evict(checks, bench, peer):
+    for case in EVICTED:
+        checks.run(case, check_evict, checks, bench, peer, case)
+    checks.equal("second-process-ends", peer.end(), 0)
+
+
 def main(args):
     checks = cpu.Checks()
+    if args.evict:
+        args.segment = 16 << 20
     begin = time.monotonic()
     bench = Bench(args)
     from sglang.srt.mem_cache.storage.mooncake_store import mooncake_store  # noqa: F401
@@ -597,6 +650,9 @@ def main(args):
     peer = cpu.Peer(os.path.abspath(__file__), "reader", cpu.passed_on(args)
                     + ["--run", args.run, "--segment", str(args.segment)])
     try:
+        if args.evict:
+            evict(checks, bench, peer)
+            return checks.finish()
         checks.run("config", check_bad_config, checks, bench)
         for number, case in enumerate(CASES):
             checks.run(case, check_case, checks, bench, peer, case, 100 + 10 * number)

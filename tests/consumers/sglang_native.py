@@ -4,6 +4,7 @@ Two ranks of a tensor-parallel group put pages; look-ups count a page only when 
 byte is compared. Needs a running master; all is one process.
 
   python sglang_native.py --master 127.0.0.1:50051
+  --evict     stores twice what the pool holds while other ranks load
 """
 import os
 import sys
@@ -100,14 +101,58 @@ def one_share(args, bench, checks):
         store.close()
 
 
+def evict(args, bench, checks, layout):
+    """Two ranks put prompts, two others load them; a page is the shares of both."""
+    pools = [bench.pool("mha", layout) for _ in range(4)]
+    writers = [backend(args, rank, pool, name=layout) for rank, pool in enumerate(pools[:2])]
+    args.segment, size = 0, args.segment
+    readers = [backend(args, rank, pool, name=layout) for rank, pool in enumerate(pools[2:])]
+    args.segment = size
+    places = [bench.take(pool, PAGES) for pool in pools]
+    model = bench.pool("mha", layout)
+    there = bench.take(model, PAGES)
+    prompt = 2 * sum(map(len, bench.page_bytes(pools[0], places[0])))
+    refused = []
+
+    def keys(number):
+        return hicache.keys_of(layout, range(number * PAGES, (number + 1) * PAGES))
+
+    def put(number):
+        for rank in range(2):
+            bench.fill(pools[rank], 2 * number + rank)
+            refused.extend(good for good in writers[rank].batch_set_v1(keys(number), places[rank])
+                           if not good)
+
+    def load(number):
+        found = readers[0].batch_exists(keys(number))
+        seen = cpu.Evicted()
+        for rank, reader in enumerate(readers):
+            pool, place = pools[2 + rank], places[2 + rank]
+            bench.zero(pool)
+            hits = reader.batch_get_v1(keys(number)[:found], place[:found * PAGE]) if found else []
+            bench.fill(model, 2 * number + rank)
+            for index, (mine, theirs) in enumerate(zip(bench.page_bytes(pool, place),
+                                                       bench.page_bytes(model, there))):
+                seen.page(index < found and hits[index], mine == theirs, not any(mine))
+        return vars(seen)
+
+    cpu.while_storing(checks.check, layout + " evict", 2 * size // prompt + 1, put, load)
+    checks.check(layout + " all stored", not refused, "%d pages refused" % len(refused))
+    for store in (*readers, *writers):
+        store.close()
+
+
 def main():
     args = hicache.arguments()
     cpu.stub_missing(hicache.STUBS)
     cpu.start(args)
     bench, checks = hicache.Bench(args), cpu.Checks()
+    if args.evict:
+        args.segment = 16 << 20
     for layout in ("page_first", "page_first_direct"):
-        checks.run(layout, two_ranks, args, bench, checks, layout)
-    checks.run("mla", one_share, args, bench, checks)
+        checks.run(layout, evict if args.evict else two_ranks, args, bench, checks, layout)
+    if not args.evict:
+        checks.run("mla", one_share, args, bench, checks)
     sys.stdout.flush()
     os._exit(checks.finish())
 

@@ -1,6 +1,7 @@
 """Drives TransferQueue's Mooncake storage on a machine without a GPU and without a Ray cluster.
 
     python transferqueue_store.py --master HOST:PORT [--port-base N] [--trace FILE] [--verbose]
+                                  [--evict]
 
 The master has to run already. Two levels:
   kv     MooncakeStoreClient (made by StorageClientFactory): put, get, clear of flat keys
@@ -11,6 +12,8 @@ Each level has this process and a second one; the second one reads what the firs
 this process instead of in a Ray actor. TransferQueue never starts servers here (auto_init would
 kill every process whose command line has mooncake_master in it).
 
+--evict runs neither, but the kv level on a pool half the size of what is put: samples that are not
+pinned are right or their get raises; pinned ones stay, and a put that finds no room raises.
 One line per check: "ok NAME" or "FAIL NAME why". Exit code 0 when no check failed.
 """
 
@@ -22,6 +25,8 @@ import sys
 import threading
 import time
 import uuid
+
+import _cpu_consumer as cpu
 
 MIB = 1 << 20
 MANY = 1000  # TransferQueue cuts batches at 400 keys and runs them in 4 threads
@@ -46,13 +51,14 @@ def parse_arguments():
     )
     parser.add_argument("--trace", default="")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--evict", action="store_true")
     parser.add_argument("--role", default="first", help=argparse.SUPPRESS)
     parser.add_argument("--run", default="", help=argparse.SUPPRESS)
     parser.add_argument("--hand-over", default="", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def settings(args, segment, slot):
+def settings(args, segment, slot, hard_pin=None):
     host = "127.0.0.1" if not args.port_base else f"127.0.0.1:{args.port_base + slot}"
     return {
         "auto_init": False,
@@ -63,7 +69,7 @@ def settings(args, segment, slot):
         "global_segment_size": segment,
         "local_buffer_size": 64 * MIB,
         "device_name": "",
-        "hard_pin": None,
+        "hard_pin": hard_pin,
         "use_gdr": False,
     }
 
@@ -149,11 +155,12 @@ def start_second(args, hand_over):
 # ------------------------------------------------------------------ level kv
 
 
-def kv_client(args, segment, slot):
+def kv_client(args, segment, slot, hard_pin=None):
     from transfer_queue.storage.clients.base import StorageClientFactory
     import transfer_queue.storage.clients.mooncake_client  # noqa: F401  registers the class
 
-    return StorageClientFactory.create("MooncakeStoreClient", settings(args, segment, slot))
+    return StorageClientFactory.create(
+        "MooncakeStoreClient", settings(args, segment, slot, hard_pin))
 
 
 def kv_names(args):
@@ -281,6 +288,57 @@ def kv_second(args, hand_over):
     client.clear(names)
     client.clear(names)
     check("kv.second.clear_twice", True)
+    client.close()
+
+
+# ------------------------------------------------------------------ a pool that evicts
+
+
+def sample(number):
+    """2 MiB."""
+    import torch
+
+    generator = torch.Generator().manual_seed(number)
+    return torch.randint(0, 256, (2 * MIB,), dtype=torch.uint8, generator=generator)
+
+
+def evict_unpinned(args):
+    """TransferQueue asks for what is missing three times, a second apart: few samples."""
+    client = kv_client(args, 32 * MIB, 0, False)
+    second = kv_client(args, 0, 1, False)
+    refused, count = [], 34
+
+    def put(number):
+        error = fails(lambda: client.put([f"{args.run}/e{number}"], [sample(number)]))
+        if error is not None:
+            refused.append(error)
+
+    def get(number):
+        got, value = [], sample(number)
+        error = fails(lambda: got.extend(fetch(second, [f"{args.run}/e{number}"], [value])))
+        seen = cpu.Evicted()
+        seen.page(error is None, bool(got) and same(got[0], value),
+                  error is None or "-704" in str(error))
+        return vars(seen)
+
+    cpu.while_storing(check, "evict", count, put, get)
+    check("evict.all_stored", not refused, f"{refused[:1]}")
+    client.clear([f"{args.run}/e{number}" for number in range(count)])
+    client.close()
+    second.close()
+
+
+def evict_pinned(args):
+    client = kv_client(args, 32 * MIB, 0)
+    kept, refused = [], []
+    for number in range(18):
+        error = fails(lambda: client.put([f"{args.run}/p{number}"], [sample(number)]))
+        (refused if error else kept).append(number)
+    check("evict.pinned.kept", len(kept) >= 14, f"{len(kept)} of 18")
+    check("evict.pinned.refused", len(refused) > 0)
+    check("evict.pinned.every_byte", all(
+        same(fetch(client, [f"{args.run}/p{number}"], [sample(number)])[0], sample(number))
+        for number in kept))
     client.close()
 
 
@@ -473,8 +531,8 @@ def main():
         (kv_second if hand_over["level"] == "kv" else queue_second)(args, hand_over)
     else:
         args.run = uuid.uuid4().hex[:12]
-        kv_first(args)
-        queue_first(args)
+        for part in (evict_unpinned, evict_pinned) if args.evict else (kv_first, queue_first):
+            part(args)
     sys.stdout.flush()
     os._exit(1 if failures else 0)
 

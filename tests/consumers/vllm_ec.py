@@ -5,6 +5,7 @@ client checks result types exactly (list of int) and treats unknown error codes 
 the strictest consumer of the store calls.
 
   python vllm_ec.py --master 127.0.0.1:50051
+  --evict     stores twice what the pool holds while the second process resolves
 """
 
 import json
@@ -135,8 +136,28 @@ class Side:
         return "closed"
 
 
+def evict(checks, side, peer, args):
+    """Ten outputs of 300 KiB at a time."""
+    def wanted(number):
+        return {f"{number}-{i}": (150 + i, 512, "float32") for i in range(10)}
+
+    def load(number):
+        r = peer.call("resolve", wanted=wanted(number))
+        seen = cpu.Evicted()
+        for name in wanted(number):
+            seen.page(name in r["found"], r["equal"].get(name))
+        return vars(seen)
+
+    checks.equal("evict/nothing-yet", peer.call("resolve", wanted=wanted(-1))["found"], [])
+    cpu.while_storing(checks.check, "evict", 2 * 2 * args.segment // (3 << 20) + 1,
+                      lambda number: side.publish(wanted(number)), load)
+    checks.equal("evict/close", (side.close(), peer.call("close")), ("closed", "closed"))
+
+
 def main(args):
     checks = cpu.Checks()
+    if args.evict:
+        args.segment = 16 << 20
     begin = time.monotonic()
     side = Side(args)
     import vllm
@@ -182,7 +203,10 @@ def main(args):
         checks.equal("close", (side.close(), peer.call("close")), ("closed", "closed"))
 
     try:
-        checks.run("ec", body)
+        if args.evict:
+            checks.run("evict", evict, checks, side, peer, args)
+        else:
+            checks.run("ec", body)
         checks.equal("second-process-ends", peer.end(), 0)
     finally:
         peer.end(5)

@@ -1,7 +1,7 @@
 """Drives vLLM-Omni's two Mooncake connectors on a machine without a GPU and without vLLM.
 
     python vllm_omni_connectors.py --master HOST:PORT [--port-base N] [--only store|engine]
-                                   [--trace FILE] [--verbose]
+                                   [--trace FILE] [--verbose] [--evict]
 
 The master has to run already. Parts:
   store   MooncakeStoreConnector (mooncake.store: put, get, ReplicateConfig.with_soft_pin)
@@ -13,6 +13,7 @@ running
 their __init__ (which import vLLM), and vllm.outputs has two empty classes (only compared by type).
 memory_pool_device is "cpu:0", because "cpu" asks for pinned memory, which needs a GPU.
 
+--evict runs the store connector on a pool half the size of what is put, and nothing else.
 Releases of mooncake without ReplicateConfig.with_soft_pin (upstream 0.3.13) fail "store.connected".
 One line per check: "ok NAME" or "FAIL NAME why". Exit code 0 when no check failed.
 """
@@ -28,6 +29,8 @@ import threading
 import time
 import types
 import uuid
+
+import _cpu_consumer as cpu
 
 MIB = 1 << 20
 failures = 0
@@ -208,6 +211,34 @@ def store_second(args, make):
     connector.close()
 
 
+def store_evict(args, make):
+    """Outputs of 1 MiB; a get of what is not there asks for a second, so few are missed."""
+    import torch
+
+    connector = store_connector(args, make, 16 * MIB, 0)
+    reader = store_connector(args, make, 0, 1)
+    refused = []
+
+    def value(number):
+        generator = torch.Generator().manual_seed(number)
+        return torch.randint(0, 256, (MIB,), dtype=torch.uint8, generator=generator)
+
+    def put(number):
+        if not connector.put("a", "b", f"{args.run}-{number}", {"embeds": value(number)})[0]:
+            refused.append(number)
+
+    def get(number):
+        got = reader.get("a", "b", f"{args.run}-{number}")
+        seen = cpu.Evicted()
+        seen.page(got is not None, got is not None and same(got[0], {"embeds": value(number)}))
+        return vars(seen)
+
+    cpu.while_storing(check, "store.evict", 36, put, get)
+    check("store.evict.all_stored", not refused, f"{refused}")
+    reader.close()
+    connector.close()
+
+
 # ---------------------------------------------------------------- engine
 
 
@@ -309,6 +340,7 @@ def main():
     )
     parser.add_argument("--only", choices=("store", "engine"), default=None)
     parser.add_argument("--trace", default="")
+    parser.add_argument("--evict", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--role", default="first", help=argparse.SUPPRESS)
     parser.add_argument("--run", default="", help=argparse.SUPPRESS)
@@ -324,9 +356,12 @@ def main():
         {"store": store_second, "engine": engine_second}[args.only](args, make)
     else:
         args.run = uuid.uuid4().hex[:12]
-        if args.only != "engine":
+        if args.evict:
+            store_evict(args, make)
+            args.only = "none"
+        if args.only not in ("engine", "none"):
             store_first(args, make)
-        if args.only != "store":
+        if args.only not in ("store", "none"):
             engine_first(args, make)
     sys.stdout.flush()
     os._exit(1 if failures else 0)

@@ -8,6 +8,8 @@ engine stores, another looks up, loads and compares.
   python vllm_store.py --master 127.0.0.1:50051
   --cases plain,groups,mla,standalone,tenant      which configurations to run
 The case `standalone` needs memory that other clients give: the driver keeps an engine for that.
+  --evict      stores twice what the pool holds while another engine loads: every block that it has
+               in the end is right, loaded or computed
 """
 
 import hashlib
@@ -402,6 +404,7 @@ def engine(args):
     cpu.serve(
         dict(
             version=lambda: e.version,
+            page_bytes=lambda: e.page,
             run=e.run,
             add=e.add,
             plan_load=e.plan_load,
@@ -554,6 +557,44 @@ def check_case(checks, args, case, numbers):
                 peer.end(20)
 
 
+def check_evict(checks, args, case, numbers):
+    """Engine a stores prompts of 31 blocks, engine b runs the same ones."""
+    def start():
+        return cpu.Peer(os.path.abspath(__file__), "engine", cpu.passed_on(args) + [
+            "--case", case, "--number", str(next(numbers)), "--segment", str(args.segment),
+            "--buffer", str(args.buffer)])
+
+    run, length = uuid.uuid4().hex[:8], 31 * BLOCK + 1
+    a, b = start(), start()
+    stray = []
+
+    def put(number):
+        r = a.call("run", prompts={"p": prompt(f"{run}/{number}", length)})
+        if not r["done"] or r["failures"] or not all(v["equal"] for v in r["requests"].values()):
+            stray.append(r)
+
+    def load(number):
+        b.call("forget")
+        r = b.call("run", prompts={"p": prompt(f"{run}/{number}", length)})
+        if not r["done"]:
+            stray.append(r)
+        seen = cpu.Evicted()
+        for v in r["requests"].values():
+            seen.page(v["external"] > 0, v["equal"], v["equal"])
+        return vars(seen)
+
+    try:
+        page = a.call("page_bytes")
+        b.call("version")
+        cpu.while_storing(
+            checks.check, f"{case}/evict", 4 * args.segment // (page * LAYERS * 31) + 1, put, load)
+        checks.check(f"{case}/evict/all-done", not stray, stray[:1])
+        checks.equal(f"{case}/evict/close", (a.call("end"), b.call("end")), (True, True))
+        checks.equal(f"{case}/evict/processes-end", (a.end(), b.end()), (0, 0))
+    finally:
+        a.end(20), b.end(20)
+
+
 def check_preferred(checks, start, p, a, b):
     """preferred_segment: an engine that puts its blocks into a's memory; b goes, they stay."""
     c = start(preferred=a.call("name"))
@@ -588,6 +629,11 @@ def giver(args):
 def main(args):
     checks = cpu.Checks()
     numbers = iter(range(1, 40))
+    if args.evict:
+        args.segment = 4 << 20
+        for case in ("plain", "groups"):
+            checks.run(case, check_evict, checks, args, case, numbers)
+        return checks.finish()
     for case in args.cases.split(","):
         checks.run(case, check_case, checks, args, case, numbers)
     return checks.finish()
