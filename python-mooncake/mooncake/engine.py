@@ -9,6 +9,7 @@ import threading
 
 from mooncake import hostname
 from mooncake._core import Engine
+from mooncake.registrations import Registrations
 
 log = logging.getLogger("mooncake")
 
@@ -47,6 +48,11 @@ class InnerTransferEngine:
     def get_rpc_port(self):
         return self._engine.get_rpc_port()
 
+    @property
+    def registrations(self):
+        """The table that a store shares."""
+        return self._engine._registered
+
 
 def _kind(opcode):
     return _READ if opcode == TransferOpcode.Read else _WRITE
@@ -61,6 +67,7 @@ class TransferEngine:
         timeout = max(hostname.env_number("MC_TRANSFER_TIMEOUT", _TIMEOUT_S), _TIMEOUT_S_MIN)
         self._engine = Engine(timeout * 1000, os.environ.get("SNOWSKIN_TE_UNREGISTERED") == "1",
                               os.environ.get("SNOWSKIN_TE_NEAR") != "0")
+        self._registered = Registrations(self._engine)
         self._lock = threading.Lock()
         self._managed = {}  # address: (memory, its size class)
         self._free = {}     # size class: addresses
@@ -112,12 +119,13 @@ class TransferEngine:
     # ---- memory ----
 
     def register_memory(self, buffer_addr, capacity, location="*"):
-        """0; -7: some of it is registered; -1."""
-        return self._engine.register(buffer_addr, capacity)
+        """0; -7: some of it is registered, here or at a store on this engine; -1."""
+        code = self._registered.add(buffer_addr, capacity)
+        return code if code in (0, -7) else -1
 
     def unregister_memory(self, addr):
-        """Waits for transfers inside it: 0, or -1."""
-        return self._engine.unregister(addr)
+        """Waits for transfers inside it: 0, or -1. Stores on this engine forget it too."""
+        return 0 if self._registered.remove(addr) == 0 else -1
 
     def batch_register_memory(self, buffer_addresses, capacities, location="*"):
         """0, or the first error; then none of them is registered by it."""
@@ -125,16 +133,16 @@ class TransferEngine:
         if len(addresses) != len(sizes):
             return -1
         for index, (address, size) in enumerate(zip(addresses, sizes)):
-            code = self._engine.register(address, size)
+            code = self.register_memory(address, size)
             if code != 0:
                 for before in addresses[:index]:
-                    self._engine.unregister(before)
+                    self.unregister_memory(before)
                 return code
         return 0
 
     def batch_unregister_memory(self, addrs):
         """0, or the first error."""
-        codes = [self._engine.unregister(address) for address in addrs]
+        codes = [self.unregister_memory(address) for address in addrs]
         return next((code for code in codes if code != 0), 0)
 
     # ---- transfers that are waited for: 0, or -1 ----
@@ -233,7 +241,7 @@ class TransferEngine:
             except MemoryError:
                 return 0
             address = ctypes.addressof(memory)
-            if self._engine.register(address, size) != 0:
+            if self.register_memory(address, size) != 0:
                 return 0
             self._managed[address] = (memory, size)
             return address

@@ -1,15 +1,18 @@
 """MooncakeDistributedStore: the calls of mooncake/_core, and what needs no speed."""
 import logging
 import mmap
+import operator
 import os
 import socket
 import threading
+import weakref
 
 from mooncake import hostname
 from mooncake._core import BufferHandle, Store
 from mooncake.buffer_pool import BufferPool
 from mooncake.config import (Descriptor, MemoryDescriptor, ObjectDataType, ReplicaDescriptor,
                              ReplicaStatus, ReplicateConfig, SoftPinAction, TaskStatus, TaskType)
+from mooncake.registrations import Registrations
 from mooncake.segments import Segments
 from mooncake.sessions import Sessions
 from mooncake.sizes import parse_size
@@ -82,6 +85,14 @@ def _key_rules():
             int(os.environ.get("SNOWSKIN_KEY_MEMBERS", "0")))
 
 
+def _whole(name, value):
+    """An unsigned number; TypeError."""
+    number = operator.index(value)
+    if not 0 <= number < 1 << 64:
+        raise TypeError("%s is %r: not a number of 0 to 2^64 - 1" % (name, value))
+    return number
+
+
 _warned = set()
 
 
@@ -107,6 +118,21 @@ class _Setup:
             raise ValueError("local_buffer_size %d: at most 1 TiB" % self.local_size)
 
 
+class _Memory:
+    """A store as its table of registrations sees it: the calls of mooncake/_core."""
+
+    def __init__(self, store):
+        self._store = weakref.ref(store)
+
+    def register(self, at, size):
+        store = self._store()
+        return Store.register_buffer(store, at, size) if store is not None else 0
+
+    def unregister(self, at):
+        store = self._store()
+        return Store.unregister_buffer(store, at) if store is not None else 0
+
+
 class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
     """A store of the cluster. Any number of threads may use one at once."""
 
@@ -119,7 +145,8 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
         self._lock = threading.RLock()
         self._hostname = ""
         self._held = None          # a socket that keeps the port of a name without memory
-        self._registered = {}      # address: bytes
+        self._registered = Registrations()
+        self._registered.join(self, _Memory(self))
         self._local_size = 0
         self._put_sessions = {}
         self._get_sessions = {}
@@ -158,7 +185,7 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
                                                                                 "__index__")):
                 raise TypeError("setup(): incompatible function arguments: %s is %r, not of type "
                                 "%s" % (name, value, wanted.__name__))
-        if engine is not None and not hasattr(engine, "get_rpc_port"):
+        if engine is not None and not hasattr(engine, "registrations"):
             raise TypeError("setup(): incompatible function arguments: engine is %r, not what "
                             "TransferEngine.get_engine() gives" % (engine,))
         try:
@@ -170,7 +197,8 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
             return INVALID
         if enable_ssd_offload:
             _warn_once("enable_ssd_offload: there is no disk tier yet; what is evicted is gone")
-        return self._set_up(wanted, int(client_http_port) if enable_client_http_server else None)
+        return self._set_up(wanted, int(client_http_port) if enable_client_http_server else None,
+                            engine)
 
     def _setup_from(self, given):
         config = dict(_DICT_DEFAULTS)
@@ -197,7 +225,7 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
             _is_true(config["enable_ssd_offload"]), config["ssd_offload_path"],
             config["tenant_id"], _is_true(config["enable_client_http_server"]), port)
 
-    def _set_up(self, wanted, http_port):
+    def _set_up(self, wanted, http_port, engine=None):
         with self._lock:
             status, reason = self._open_as(wanted)
             if status != 0:
@@ -205,8 +233,12 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
                 return wanted.refused
             self._local_size = wanted.local_size
             self._setup_with = wanted
-            for address, size in list(self._registered.items()):
-                super().register_buffer(address, size)
+            before = self._registered
+            if engine is not None and engine.registrations is not before:
+                self._registered = engine.registrations
+            else:
+                before = None
+            self._registered.join(self, _Memory(self), before)
             if http_port is not None:
                 return self._serve(http_port)
         return 0
@@ -278,6 +310,9 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
         with self._lock:
             self._end_sessions()
             self._unmount_all()
+            self._registered.leave(self)
+            self._registered = Registrations()
+            self._registered.join(self, _Memory(self))
             if self._service is not None:
                 self._service.close()
                 self._service = None
@@ -285,7 +320,6 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
             if self._held is not None:
                 self._held.close()
                 self._held = None
-            self._registered.clear()
             self._setup_with = None
             self._hostname = ""
         return 0
@@ -309,18 +343,13 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
     # ---- memory ----
 
     def register_buffer(self, buffer_ptr, size):
-        """Memory that will be used again and again: 0."""
-        code = super().register_buffer(buffer_ptr, size)
-        if code == 0:
-            self._registered[int(buffer_ptr)] = int(size)
-        return code
+        """Memory that will be used again and again: 0. With an engine, at that too."""
+        at, size = _whole("buffer_ptr", buffer_ptr), _whole("size", size)
+        return 0 if self._registered.add(at, size, self) == 0 else INVALID
 
     def unregister_buffer(self, buffer_ptr):
-        """Waits for calls that use it: 0."""
-        code = super().unregister_buffer(buffer_ptr)
-        if code == 0:
-            self._registered.pop(int(buffer_ptr), None)
-        return code
+        """Waits for calls that use it: 0. With an engine, whichever it was registered at."""
+        return 0 if self._registered.remove(_whole("buffer_ptr", buffer_ptr)) == 0 else INVALID
 
     def alloc_from_mem_pool(self, size):
         """An address of memory that lives as long as this store, or 0."""
@@ -344,7 +373,7 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
         if len({len(shape) for shape in shapes}) != 1:
             return wanted.codes
         for index, (pointer, keys, to, sources, sizes) in enumerate(zip(*shapes)):
-            room = self._registered.get(int(pointer))
+            room = self._registered.size(int(pointer))
             if not len(keys) == len(to) == len(sources) == len(sizes):
                 continue
             for key_index, one in enumerate(zip(keys, to, sources, sizes)):

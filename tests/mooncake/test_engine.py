@@ -2,6 +2,7 @@
 import ctypes
 import os
 import time
+import weakref
 
 import pytest
 
@@ -311,3 +312,65 @@ def test_engine_of_a_store(master, pool, key):
     ctypes.memset(memory.at, 0, memory.size)
     assert store.batch_get_into([key], [memory.at], [memory.size]) == [memory.size]
     assert memory.bytes == b"registered at the engine" and store.close() == 0
+
+
+def test_registrations_of_an_engine_and_its_store(master, pool, key):
+    """One table: whichever way memory came in, both know it, and forget it together."""
+    from mooncake.store import MooncakeDistributedStore
+    (engine, name), (peer, _) = make_engine(), make_engine()
+    store, other = MooncakeDistributedStore(), Memory(100)
+    at_engine, at_store, before, source = Memory(100), Memory(100), Memory(100), Memory(b"x" * 100)
+
+    def reached(memory):
+        return peer.transfer_sync_write(name, source.at, memory.at, 100) == 0
+
+    def beyond(memory):
+        """Of a range that goes past registered memory."""
+        return store.get_into_ranges([memory.at], [[key]], [[[95]]], [[[0]]], [[[10]]])[0][0][0]
+
+    assert engine.register_memory(at_engine.at, 100) == 0
+    assert store.setup(name, "P2PHANDSHAKE", 0, 0, "tcp", "", master.address) == 0
+    assert store.register_buffer(before.at, 100) == 0 and not reached(before)
+    with pytest.raises(TypeError, match="engine"):
+        store.setup(name, "P2PHANDSHAKE", 0, 0, "tcp", "", master.address, engine)
+    for _ in range(2):  # again: registrations stay
+        assert store.setup(name, "P2PHANDSHAKE", 0, 0, "tcp", "", master.address,
+                           engine.get_engine()) == 0
+    assert store.register_buffer(at_store.at, 100) == 0
+    assert reached(at_store) and reached(before) and at_store.bytes == before.bytes == b"x" * 100
+    assert store.put_from(key, source.at, 100) == 0
+    assert beyond(at_engine) == beyond(at_store) == beyond(before) == -600
+    assert store.get_into(key, at_engine.at, 100) == 100 and at_engine.bytes == b"x" * 100
+
+    # none is registered twice, through neither
+    assert store.register_buffer(at_engine.at, 100) == -600
+    assert store.register_buffer(at_store.at, 10) == -600
+    assert engine.register_memory(at_store.at, 100) == -7
+    assert engine.batch_register_memory([other.at, before.at], [100, 100]) == -7
+    assert not reached(other) and reached(before)
+
+    # either forgets for both
+    assert store.unregister_buffer(at_engine.at) == 0 and not reached(at_engine)
+    assert engine.unregister_memory(at_engine.at) == -1
+    assert engine.unregister_memory(at_store.at) == 0 and not reached(at_store)
+    assert store.unregister_buffer(at_store.at) == -600
+    assert store.register_buffer(at_store.at, 100) == 0 and reached(at_store)
+
+    # what came through the store goes with it; the engine's own stays
+    assert engine.register_memory(other.at, 100) == 0
+    assert store.close() == 0 and not reached(at_store) and not reached(before) and reached(other)
+    assert engine.unregister_memory(other.at) == 0
+    assert engine.register_memory(at_store.at, 100) == 0 and reached(at_store)
+
+
+def test_a_store_that_is_dropped_leaves_its_engine(master, pool):
+    from mooncake.store import MooncakeDistributedStore
+    engine, name = make_engine()
+    store, memory = MooncakeDistributedStore(), Memory(100)
+    assert store.setup(name, "P2PHANDSHAKE", 0, 0, "tcp", "", master.address,
+                       engine.get_engine()) == 0
+    gone = weakref.ref(store)
+    del store
+    assert gone() is None
+    assert engine.register_memory(memory.at, 100) == 0
+    assert engine.unregister_memory(memory.at) == 0
