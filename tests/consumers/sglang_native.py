@@ -101,6 +101,79 @@ def one_share(args, bench, checks):
         store.close()
 
 
+def side_pools(args, bench, checks):
+    """Two ranks of a hybrid model: pages, a sliding window and a draft."""
+    from sglang.srt.mem_cache.hicache_storage import PoolName
+    names, keys, count = hicache.hybrid_names(), hicache.keys_of("hybrid", range(6)), 6
+    ranks = []
+    for rank in range(2):
+        pools = {name: bench.pool("mha", "page_first") for name in ("kv", *names)}
+        store = backend(args, rank, pools["kv"], name="hybrid")
+        for name in names:
+            store.register_mem_host_pool_v2(pools[name], PoolName(name))
+        for index, pool in enumerate(pools.values()):
+            bench.fill(pool, 30 * rank + index)
+        places = {name: bench.take(pool, count) for name, pool in pools.items()}
+        want = {name: bench.page_bytes(pool, places[name]) for name, pool in pools.items()}
+        ranks.append((store, pools, places, want))
+
+    def put(rank, name, first=0):
+        store, _, places, _ = ranks[rank]
+        if name == "kv":
+            return store.batch_set_v1(keys[first:], places[name][first * PAGE:])
+        moved = hicache.hybrid_transfers({name: names[name]}, keys[first:],
+                                         {name: places[name][first * PAGE:]}, 2)
+        return store.batch_set_v2(moved)[name]
+
+    def look(rank):
+        r = ranks[rank][0].batch_exists_v2(keys, hicache.hybrid_transfers(names, keys, None, 2))
+        return r.kv_hit_pages, r.restorable_prefix_pages, {
+            str(name): pages for name, pages in r.extra_pool_hit_pages.items()}
+
+    checks.equal("side nothing", look(0), (0, [], {}))
+    for rank in range(2):
+        checks.equal("side put pages %d" % rank, put(rank, "kv"), [True] * count)
+    checks.equal("side none of them", look(1), (0, [], {"kv": 6}))
+    for rank in range(2):
+        checks.equal("side put window %d" % rank, put(rank, "swa", 2), [True] * 4)
+    checks.equal("side put draft", put(0, "draft"), [True] * count)
+    checks.equal("side draft of one rank", look(0), (0, [], {"kv": 6, "swa": 6}))
+    checks.equal("side put draft other", put(1, "draft"), [True] * count)
+    checks.equal("side window", look(1), (6, [4, 5, 6], {"kv": 6, "swa": 6, "draft": 6}))
+    for rank, (store, pools, _, want) in enumerate(ranks):
+        for pool in pools.values():
+            pool.clear()
+            bench.zero(pool)
+        places = {name: bench.take(pool, count, skip=1) for name, pool in pools.items()}
+        moved = hicache.hybrid_transfers(names, keys, places, 2)
+        checks.equal("side load pages %d" % rank, store.batch_get_v1(keys, places["kv"]),
+                     [True] * count)
+        checks.equal("side load %d" % rank, {str(name): hits for name, hits in store.batch_get_v2(
+            moved).items()}, {"swa": [False] * 2 + [True] * 4, "draft": [True] * count})
+        checks.check("side bytes %d" % rank, all(
+            bench.page_bytes(pools[name], places[name])[first:] == want[name][first:]
+            for name, first in (("kv", 0), ("swa", 2), ("draft", 0))))
+    store, pools, *_ = ranks[0]
+    store.store.group_remove(store._side_group(store._pools[PoolName.DRAFT], keys[4]))
+    checks.equal("side hole", look(1), (4, [4], {"kv": 6, "swa": 6, "draft": 4}))
+    groups = [store.store.group_stat(group) for group in (
+        store._group(keys[5]), store._side_group(store._pools[PoolName.SWA], keys[5]))]
+    checks.equal("side groups", [(group["state"], group["size"]) for group in groups],
+                 [("complete", 2)] * 2)
+    store.clear()
+    checks.equal("side cleared", look(1), (0, [], {}))
+    for store, *_ in ranks:
+        store.close()
+    one = backend(args, 1, bench.pool("mla", "page_first"), mla=True, name="hybrid")
+    one.register_mem_host_pool_v2(bench.pool("mha", "page_first"), PoolName.MAMBA)
+    one.register_mem_host_pool_v2(bench.pool("mla", "page_first"), PoolName.DRAFT)
+    one.register_mem_host_pool_v2(bench.pool("mla", "page_first"), PoolName.INDEXER)
+    checks.equal("side shares", {str(name): (pool.shares, pool.share)
+                                 for name, pool in one._pools.items()},
+                 {"kv": (1, 0), "mamba": (2, 1), "draft": (1, 0), "indexer": (1, 0)})
+    one.close()
+
+
 def evict(args, bench, checks, layout):
     """Two ranks put prompts, two others load them; a page is the shares of both."""
     pools = [bench.pool("mha", layout) for _ in range(4)]
@@ -153,6 +226,7 @@ def main():
         checks.run(layout, evict if args.evict else two_ranks, args, bench, checks, layout)
     if not args.evict:
         checks.run("mla", one_share, args, bench, checks)
+        checks.run("side pools", side_pools, args, bench, checks)
     sys.stdout.flush()
     os._exit(checks.finish())
 
