@@ -190,8 +190,10 @@ static bool has_work(struct env_loop *loop)
 static void look(struct env_loop *loop, uint64_t now_ns)
 {
     struct epoll_event events[EVENTS_PER_WAIT];
-    bool rings = !list_is_empty(&loop->hot) && local_look(loop);
+    bool rings = !list_is_empty(&loop->hot);
 
+    if (rings)
+        local_look(loop);
     if (rings && now_ns - loop->looked_ns < LOOK_NS)
         return;
     loop->looked_ns = now_ns;
