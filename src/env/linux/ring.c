@@ -45,8 +45,12 @@ static void see_tail(struct ring *ring)
 size_t ring_write(struct ring *ring, const struct iovec *iov, int iov_count)
 {
     size_t written = 0;
+    size_t wanted = 0;
 
-    see_tail(ring);
+    for (int i = 0; i < iov_count; i++)
+        wanted += iov[i].iov_len;
+    if (wanted > room_of(ring)) /* as last seen: looking takes the reader's line from it */
+        see_tail(ring);
     for (int i = 0; i < iov_count && !ring->broken; i++) {
         size_t room = room_of(ring);
         size_t size = iov[i].iov_len < room ? iov[i].iov_len : room;
@@ -121,6 +125,9 @@ size_t ring_read(struct ring *ring, const struct iovec *iov, int iov_count)
 
 bool ring_wakes_writer(struct ring *ring)
 {
+    if (ring->tail - ring->told < RING_BYTES / 4)
+        return false;
+    ring->told = ring->tail;
     atomic_thread_fence(memory_order_seq_cst);
     return atomic_load_explicit(&ring->shared->writer_waits, memory_order_relaxed) != 0 &&
            atomic_exchange_explicit(&ring->shared->writer_waits, 0, memory_order_relaxed) != 0;

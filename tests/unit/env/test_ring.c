@@ -89,9 +89,11 @@ static void is_full_at_its_size(void **state)
     assert_false(ring_has_room(&both->writer));
     assert_false(ring_await_room(&both->writer));
     assert_int_equal(read_one(&both->reader, bytes, 1), 1);
+    assert_false(ring_wakes_writer(&both->reader)); /* not for so little (R3) */
+    assert_int_equal(read_one(&both->reader, bytes, RING_BYTES / 4 - 1), RING_BYTES / 4 - 1);
     assert_true(ring_wakes_writer(&both->reader));
     assert_false(ring_wakes_writer(&both->reader)); /* once */
-    assert_int_equal(write_one(&both->writer, bytes, 2), 1);
+    assert_int_equal(write_one(&both->writer, bytes, RING_BYTES), RING_BYTES / 4);
     free(bytes);
 }
 
@@ -117,8 +119,9 @@ static void lies_of_the_peer_break_it(void **state)
     assert_true(both->reader.broken);
     assert_true(ring_has_bytes(&both->reader)); /* so that its owner looks */
     atomic_store(&both->shared->tail, 1);
-    assert_int_equal(write_one(&both->writer, "x", 1), 0);
+    assert_true(ring_has_room(&both->writer)); /* likewise */
     assert_true(both->writer.broken);
+    assert_int_equal(write_one(&both->writer, "x", 1), 0);
 }
 
 /* ---- two threads ---------------------------------------------------------------------------- */
