@@ -9,7 +9,7 @@ import weakref
 
 from mooncake import hostname
 from mooncake._core import BufferHandle, Store
-from mooncake.buffer_pool import BufferPool
+from mooncake.buffer_pool import BufferPool, RegisteredBufferPool
 from mooncake.config import (Descriptor, MemoryDescriptor, ObjectDataType, ReplicaDescriptor,
                              ReplicaStatus, ReplicateConfig, SoftPinAction, TaskStatus, TaskType)
 from mooncake.registrations import Registrations
@@ -17,13 +17,14 @@ from mooncake.segments import Segments
 from mooncake.sessions import Sessions
 from mooncake.sizes import parse_size
 from mooncake.tasks import QueryTaskResponse, Tasks
+from mooncake.tensor_files import TensorFiles
 from mooncake.tensors import (ParallelAxis, ReadTarget, TensorParallelism, Tensors,
                               _deserialize_tensor, _serialize_tensor, _tensor_metadata_size)
 
 __all__ = [
     "BufferHandle", "BufferPool", "Descriptor", "MemoryDescriptor", "MooncakeDistributedStore",
     "MooncakeHostMemAllocator", "ObjectDataType", "ParallelAxis", "QueryTaskResponse",
-    "ReadTarget", "TaskStatus", "TaskType",
+    "ReadTarget", "RegisteredBufferPool", "TaskStatus", "TaskType",
     "ReplicaDescriptor", "ReplicaStatus", "ReplicateConfig", "SoftPinAction",
     "TensorParallelism", "_deserialize_tensor", "_serialize_tensor", "_tensor_metadata_size",
     "bind_to_numa_node",
@@ -133,7 +134,7 @@ class _Memory:
         return Store.unregister_buffer(store, at) if store is not None else 0
 
 
-class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
+class MooncakeDistributedStore(TensorFiles, Tensors, Sessions, Segments, Tasks, Store):
     """A store of the cluster. Any number of threads may use one at once."""
 
     __slots__ = ("_lock", "_hostname", "_held", "_registered", "_local_size", "_put_sessions",
@@ -381,6 +382,19 @@ class MooncakeDistributedStore(Tensors, Sessions, Segments, Tasks, Store):
         return wanted.read(self)
 
     # ---- where copies are ----
+
+    def batch_replica_clear(self, keys, segment_name=""):
+        """Removes all copies of each key, whoever wrote it: the keys that are gone. One that was
+        read a moment ago stays. Copies of one segment alone are not removed: [] for any name."""
+        if segment_name:
+            _warn_once("batch_replica_clear: copies of one segment are not removed by themselves")
+            return []
+        keys = list(keys)
+        return [key for key, code in zip(keys, self.batch_remove(keys)) if code == 0]
+
+    def get_offload_rpc_read_count(self):
+        """Reads that another host's disk served: 0, as there is no disk tier."""
+        return 0
 
     def batch_get_replica_desc(self, keys):
         """The copies of each key that there is: a dictionary of lists."""

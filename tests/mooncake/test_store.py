@@ -519,3 +519,14 @@ def test_groups_by_the_keys_of_an_engine(master, pool, monkeypatch):
     monkeypatch.setenv("SNOWSKIN_KEY_RULES", "nobody")
     refused = MooncakeDistributedStore()
     assert refused.setup("localhost", "P2PHANDSHAKE", 0, 16 * MIB, "tcp", "", master.address) < 0
+
+
+def test_clear_copies(store, pool, key):
+    keys = [key + "a", key + "b"]
+    assert store.put(keys[0], b"x") == store.put(keys[1], b"y") == 0
+    assert store.get(keys[1]) == b"y"  # guards it
+    assert store.batch_replica_clear(keys, pool.get_hostname()) == []
+    assert store.batch_replica_clear([*keys, "absent"]) == [keys[0]]
+    assert store.batch_replica_clear([]) == []
+    assert store.batch_is_exist(keys) == [0, 1]
+    assert store.get_offload_rpc_read_count() == 0

@@ -1,5 +1,6 @@
 """Tensors; where torch is installed."""
 import ctypes
+import os
 
 import pytest
 
@@ -74,3 +75,43 @@ def test_tensor_parallelism(store, key):
     assert store.get_tensor_with_tp(key + "x", 0, 5) is None
     assert store.put_tensor_with_tp(key + "one", tensor) == 0
     assert torch.equal(store.get_tensor_with_tp(key + "one"), tensor)
+
+
+@pytest.mark.parametrize("name", ["float32", "int64", "bool", "float16", "bfloat16",
+                                  "float8_e4m3fn", "uint8"])
+def test_files(store, key, name, tmp_path):
+    tensor, path = torch.arange(24).reshape(2, 3, 4).to(getattr(torch, name)), tmp_path / "file"
+    assert store.put_tensor(key, tensor) == 0
+    assert store.save_tensor_to_safetensor(key, path) == 0
+    found = store.load_tensor_from_safetensor(key=key + "b", file_name=str(path))
+    for one in (found, store.get_tensor(key + "b")):
+        assert one.dtype == tensor.dtype and one.shape == tensor.shape
+        assert torch.equal(one.view(torch.uint8), tensor.view(torch.uint8))
+    assert sorted(os.listdir(tmp_path)) == ["file"]
+
+
+def test_files_are_of_that_format(store, key, tmp_path):
+    files = pytest.importorskip("safetensors.torch")
+    path, tensors = str(tmp_path / "theirs"), {"b": torch.arange(5), "a": torch.zeros(2, 0)}
+    files.save_file(tensors, path)
+    assert torch.equal(store.load_tensor_from_safetensor("b", path), tensors["b"])
+    assert store.save_tensor_to_safetensor("b", str(tmp_path / "ours")) == 0
+    assert torch.equal(files.load_file(str(tmp_path / "ours"))["b"], tensors["b"])
+    assert store.remove("b", True) == 0
+
+
+def test_files_that_are_none(store, key, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert store.put_tensor(key, torch.zeros(3, 0)) == 0
+    assert store.save_tensor_to_safetensor(key) == 0 and os.path.exists(key)  # by its own name
+    assert store.load_tensor_from_safetensor(file_name=key).shape == (3, 0)
+    assert store.save_tensor_to_safetensor("absent") == -1100
+    assert store.save_tensor_to_safetensor(key, "no/folder") == -1103
+    assert store.load_tensor_from_safetensor("x", "nothing") is None
+    for content in (b"", b"\xff" * 16, b"\x02" + b"\0" * 7 + b"{}",
+                    b"\x40" + b"\0" * 7 + b'{"a": {"dtype": "F32", "shape": [9], '
+                    b'"data_offsets": [0, 36]}}'.ljust(64)):
+        (tmp_path / "bad").write_bytes(content)
+        assert store.load_tensor_from_safetensor("x", "bad") is None
+    with pytest.raises(TypeError):
+        store.load_tensor_from_safetensor(key)
