@@ -13,6 +13,9 @@ extern "C" {
 #define SNOW_GROUP_ATOMIC (1u << 0)  /* members are not seen before the group is complete */
 #define SNOW_GROUP_CASCADE (1u << 1) /* removing one member removes all */
 #define SNOW_GROUP_ADOPT (1u << 2)   /* what is there and in no group becomes a member as it is */
+/* It is dropped when it is evicted, not moved to a slower tier.  There is none yet: it is kept and
+ * told, and changes nothing. */
+#define SNOW_GROUP_NO_OFFLOAD (1u << 3)
 #define SNOW_GROUP_INDEX_ANY UINT32_MAX
 
 /* What a put says of the group that its object is a member of (snow_put.member).  The first put
@@ -64,10 +67,24 @@ enum snow_group_state {
 };
 
 #define SNOW_GROUP_MISSING 64u
+#define SNOW_GROUP_ID 256u /* bytes of an id at most */
+
+/* What else may be told of a group, for who wants it. */
+struct snow_group_more {
+    uint64_t reserved[2];
+    /* out */
+    uint32_t lease_ms; /* with SNOW_CALL_LEASE: how long its members are kept from eviction; 0: they
+                        * are not, it would be above the session's share of the pool */
+    uint32_t id_size;  /* 0: the object is in no group */
+    uint8_t id[SNOW_GROUP_ID];
+};
 
 struct snow_group_info {
-    struct snow_key id;
-    uint64_t reserved[2];
+    struct snow_key id;           /* or with by_key the key of a member */
+    uint32_t by_key;              /* 1: asks for the group of an object; one that is in none is a
+                                   * complete group of one, itself */
+    uint32_t missing_from;        /* missing members from this index on */
+    struct snow_group_more *more; /* NULL: not wanted */
     /* out */
     enum snow_status status; /* OK, NOT_FOUND, UNKNOWN */
     uint32_t state;          /* enum snow_group_state */
@@ -79,10 +96,15 @@ struct snow_group_info {
     uint64_t bytes;          /* of these */
     uint32_t missing_count;  /* of the indexes that follow */
     uint32_t missing[SNOW_GROUP_MISSING];
+    uint32_t missing_next; /* to ask from for further ones; SNOW_GROUP_INDEX_ANY: there are none */
 };
 
 /* What groups are.  With call->wait_ms those that are being formed, or not begun, are waited for so
- * long; the deadline has to be later. */
+ * long; the deadline has to be later.  SNOW_CALL_LEASE as of snow_exists, for all their members.
+ *
+ * snow_exists with call->groups tells the same of the group of each key, at the same instant, but
+ * does not wait and leaves out `missing` (missing_next says where they begin).  There `id`, by_key
+ * and missing_from are not looked at. */
 SNOW_API enum snow_status snow_group_stat(struct snow_client *client, struct snow_group_info *items,
                                           size_t count, const struct snow_call *call);
 
@@ -130,7 +152,7 @@ struct snow_group_hold {
 SNOW_API enum snow_status snow_group_hold(struct snow_client *client, struct snow_group_hold *hold,
                                           const struct snow_call *call);
 
-/* Groups whole, by id; as snow_remove. */
+/* Groups whole, by id; as snow_remove.  IN_USE: a member is guarded; SNOW_CALL_FORCE as there. */
 SNOW_API enum snow_status snow_group_remove(struct snow_client *client, struct snow_item *items,
                                             size_t count, const struct snow_call *call);
 

@@ -37,6 +37,7 @@ extern "C" {
 SNOW_API const char *snow_version(void);
 
 struct snow_client;
+struct snow_group_info;
 
 /* Names a look-up of this client, for `continues`; 0: none. */
 typedef uint64_t snow_read_id;
@@ -161,14 +162,17 @@ struct snow_call {
      * so long; at once, when it has been already.  0: only at the deadline. */
     uint32_t patience_ms;
     uint32_t spare; /* 0 */
-    uint64_t reserved[3];
+    /* exists: where to tell the group of each item (groups.h), one an item; a lease is on all of
+     * its members then.  NULL: not wanted. */
+    struct snow_group_info *groups;
+    uint64_t reserved[2];
 };
 
 #define SNOW_CALL_UNORDERED (1u << 0) /* the keys are no chain */
-#define SNOW_CALL_FORCE (1u << 1)     /* remove: guarded objects too */
-#define SNOW_CALL_TOUCH (1u << 2)     /* exists: makes what was found young, counts no use */
-#define SNOW_CALL_LEASE (1u << 3)     /* exists: keeps what was found from eviction for a while */
-#define SNOW_CALL_GROUP (1u << 5)     /* remove: members with their groups */
+#define SNOW_CALL_FORCE (1u << 1) /* remove: guarded objects too, and groups with such members */
+#define SNOW_CALL_TOUCH (1u << 2) /* exists: makes what was found young, counts no use */
+#define SNOW_CALL_LEASE (1u << 3) /* exists: keeps what was found from eviction for a while */
+#define SNOW_CALL_GROUP (1u << 5) /* remove: members with their groups */
 #define SNOW_CALL_NO_WAIT_WRITER \
     (1u << 4) /* puts: answer IN_PROGRESS instead of waiting for another writer */
 
@@ -216,8 +220,10 @@ struct snow_put {
     uint8_t done;                     /* 0 or 1 */
     uint16_t spare;                   /* 0 */
     const struct snow_member *member; /* of a group (groups.h); NULL: of none */
-    uint64_t reserved[2];
+    uint64_t reserved[1];
     /* out */
+    uint32_t elsewhere; /* 1: it EXISTS, but is not in the group that `member` says */
+    uint32_t unused;
     enum snow_status status; /* OK, EXISTS, UNCERTAIN; else why not */
     uint32_t shortfall;      /* copies fewer than asked */
 };

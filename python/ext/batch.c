@@ -22,6 +22,8 @@ static bool batch_init(struct batch *batch, PyObject *self, PyObject *keys, bool
     batch->drop = NULL;
     batch->member_list = NULL;
     batch->members = NULL;
+    batch->infos = NULL;
+    batch->mores = NULL;
     batch->call = (struct snow_call){0};
     batch->buffers = (struct buffers){0};
     batch->reason[0] = 0;
@@ -51,6 +53,8 @@ void batch_deinit(struct batch *batch)
         PyMem_Free(batch->items);
     if (batch->member_list != NULL)
         groups_forget(batch);
+    PyMem_Free(batch->infos);
+    PyMem_Free(batch->mores);
     Py_XDECREF(batch->keys);
 }
 

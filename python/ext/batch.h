@@ -22,6 +22,8 @@ struct batch {
     struct buffers buffers;
     PyObject *member_list;             /* groups.c: what `members` point into; NULL: none */
     struct snow_member *members;       /* one an item; NULL: none is of a group */
+    struct snow_group_info *infos;     /* of an exists: the groups of its keys; NULL: not wanted */
+    struct snow_group_more *mores;     /* and more of groups; NULL: not wanted */
     void (*drop)(struct batch *batch); /* frees what the library gave with the items; may be NULL */
     char reason[256];                  /* of what failed */
 };

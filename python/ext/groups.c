@@ -16,6 +16,7 @@ enum member_field {
     MEMBER_ADOPT,
     MEMBER_FORM_TTL,
     MEMBER_PARENT,
+    MEMBER_NO_OFFLOAD,
     MEMBER_FIELDS
 };
 
@@ -36,6 +37,7 @@ static bool fill_member(PyObject *value, struct snow_member *member)
            args_flag(field[MEMBER_ATOMIC], SNOW_GROUP_ATOMIC, &member->flags) &&
            args_flag(field[MEMBER_CASCADE], SNOW_GROUP_CASCADE, &member->flags) &&
            args_flag(field[MEMBER_ADOPT], SNOW_GROUP_ADOPT, &member->flags) &&
+           args_flag(field[MEMBER_NO_OFFLOAD], SNOW_GROUP_NO_OFFLOAD, &member->flags) &&
            args_seconds(field[MEMBER_FORM_TTL], "form_ttl", &member->form_ttl_ms) &&
            (!args_is_given(field[MEMBER_PARENT]) ||
             args_key(field[MEMBER_PARENT], &member->parent));
@@ -83,8 +85,10 @@ void groups_forget(struct batch *batch)
 
 /* ---- what a group is ---- */
 
-static PyObject *info_dict(const struct snow_group_info *info)
+/* by_key: its id is not what was asked for. */
+static PyObject *info_dict(const struct snow_group_info *info, bool by_key)
 {
+    const struct snow_group_more *more = info->more;
     PyObject *missing = PyList_New(info->missing_count);
 
     for (uint32_t i = 0; i < info->missing_count && missing != NULL; i++) {
@@ -95,26 +99,94 @@ static PyObject *info_dict(const struct snow_group_info *info)
     }
     if (missing == NULL)
         return NULL;
-    return Py_BuildValue("{s:s,s:I,s:I,s:N,s:K,s:I,s:K,s:O,s:O}", "state",
-                         snow_group_state_name(info->state), "size", info->size, "present",
-                         info->present, "missing", missing, "ggen", (unsigned long long)info->ggen,
-                         "version", info->version, "bytes", (unsigned long long)info->bytes,
-                         "atomic", info->flags & SNOW_GROUP_ATOMIC ? Py_True : Py_False, "cascade",
-                         info->flags & SNOW_GROUP_CASCADE ? Py_True : Py_False);
+    PyObject *dict =
+        Py_BuildValue("{s:s,s:I,s:I,s:N,s:K,s:I,s:K,s:N,s:N,s:N,s:d}", "state",
+                      snow_group_state_name(info->state), "size", info->size, "present",
+                      info->present, "missing", missing, "ggen", (unsigned long long)info->ggen,
+                      "version", info->version, "bytes", (unsigned long long)info->bytes, "atomic",
+                      PyBool_FromLong((info->flags & SNOW_GROUP_ATOMIC) != 0), "cascade",
+                      PyBool_FromLong((info->flags & SNOW_GROUP_CASCADE) != 0), "no_offload",
+                      PyBool_FromLong((info->flags & SNOW_GROUP_NO_OFFLOAD) != 0), "lease",
+                      more->lease_ms / 1000.0);
+
+    if (dict == NULL)
+        return NULL;
+    PyObject *next = info->missing_next == SNOW_GROUP_INDEX_ANY
+                         ? Py_NewRef(Py_None)
+                         : PyLong_FromUnsignedLong(info->missing_next);
+    PyObject *group = !by_key ? NULL
+                      : more->id_size == 0
+                          ? Py_NewRef(Py_None)
+                          : PyBytes_FromStringAndSize((const char *)more->id, more->id_size);
+
+    if (next == NULL || PyDict_SetItemString(dict, "missing_next", next) < 0 ||
+        (by_key && (group == NULL || PyDict_SetItemString(dict, "group", group) < 0)))
+        Py_CLEAR(dict);
+    Py_XDECREF(next);
+    Py_XDECREF(group);
+    return dict;
 }
 
-enum stat_arg { STAT_GROUP, STAT_WAIT, STAT_TIMEOUT };
+/* Of the group of a key that is not there, None. */
+static PyObject *info_result(struct batch *batch, const struct snow_group_info *info, bool by_key,
+                             Py_ssize_t index)
+{
+    if (info->status == SNOW_NOT_FOUND)
+        Py_RETURN_NONE;
+    return info->status == SNOW_OK ? info_dict(info, by_key)
+                                   : batch_error(batch, info->status, index);
+}
+
+/* Each of them is to tell more.  False with an exception. */
+static bool want_more(struct batch *batch, struct snow_group_info *infos)
+{
+    batch->mores = PyMem_Calloc((size_t)batch->count + 1, sizeof(*batch->mores));
+    if (batch->mores == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < batch->count; i++)
+        infos[i].more = &batch->mores[i];
+    return true;
+}
+
+bool groups_ask(struct batch *batch)
+{
+    batch->infos = PyMem_Calloc((size_t)batch->count + 1, sizeof(*batch->infos));
+    if (batch->infos == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    batch->call.groups = batch->infos;
+    return want_more(batch, batch->infos);
+}
+
+PyObject *groups_told(struct batch *batch, Py_ssize_t index)
+{
+    return info_result(batch, &batch->infos[index], true, index);
+}
+
+enum stat_arg { STAT_GROUP, STAT_WAIT, STAT_TIMEOUT, STAT_BY_KEY, STAT_LEASE, STAT_MISSING_FROM };
 
 static bool prepare_stat(struct batch *batch, PyObject **values)
 {
     struct snow_group_info *items = batch->items;
+    uint32_t by_key = 0;
+    uint32_t from = 0;
 
+    if (!args_seconds(values[STAT_WAIT], "wait", &batch->call.wait_ms) ||
+        !args_seconds(values[STAT_TIMEOUT], "timeout", &batch->call.deadline_ms) ||
+        !args_flag(values[STAT_BY_KEY], 1, &by_key) ||
+        !args_flag(values[STAT_LEASE], SNOW_CALL_LEASE, &batch->call.flags) ||
+        !args_uint32(values[STAT_MISSING_FROM], "missing_from", &from) || !want_more(batch, items))
+        return false;
     for (Py_ssize_t i = 0; i < batch->count; i++) {
+        items[i].by_key = by_key;
+        items[i].missing_from = from;
         if (!args_key(batch_key(batch, i), &items[i].id))
             return false;
     }
-    return args_seconds(values[STAT_WAIT], "wait", &batch->call.wait_ms) &&
-           args_seconds(values[STAT_TIMEOUT], "timeout", &batch->call.deadline_ms);
+    return true;
 }
 
 static void run_stat(struct batch *batch, struct snow_client *client)
@@ -126,9 +198,7 @@ static PyObject *stat_result(struct batch *batch, Py_ssize_t index)
 {
     const struct snow_group_info *info = (struct snow_group_info *)batch->items + index;
 
-    if (info->status == SNOW_NOT_FOUND)
-        Py_RETURN_NONE;
-    return info->status == SNOW_OK ? info_dict(info) : batch_error(batch, info->status, index);
+    return info_result(batch, info, info->by_key == 1, index);
 }
 
 static const struct operation operation_stat = {
@@ -140,7 +210,8 @@ static const struct operation operation_stat = {
 
 PyObject *store_group_stat(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    static const struct args_spec spec = {"group_stat", 1, 1, {"group", "wait", "timeout", NULL}};
+    static const struct args_spec spec = {
+        "group_stat", 1, 1, {"group", "wait", "timeout", "by_key", "lease", "missing_from", NULL}};
 
     return operation_call(&operation_stat, &spec, false, self, args, count, names);
 }
@@ -148,8 +219,11 @@ PyObject *store_group_stat(PyObject *self, PyObject *const *args, Py_ssize_t cou
 PyObject *store_group_stat_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                 PyObject *names)
 {
-    static const struct args_spec spec = {
-        "group_stat_many", 1, 1, {"groups", "wait", "timeout", NULL}};
+    static const struct args_spec spec = {"group_stat_many",
+                                          1,
+                                          1,
+                                          {"groups", "wait", "timeout", "by_key", "lease",
+                                           "missing_from", NULL}};
 
     return operation_call(&operation_stat, &spec, true, self, args, count, names);
 }
@@ -158,7 +232,8 @@ PyObject *store_group_stat_many(PyObject *self, PyObject *const *args, Py_ssize_
 
 static bool prepare_remove(struct batch *batch, PyObject **values)
 {
-    return args_seconds(values[1], "timeout", &batch->call.deadline_ms) && batch_fill_items(batch);
+    return args_seconds(values[1], "timeout", &batch->call.deadline_ms) &&
+           args_flag(values[2], SNOW_CALL_FORCE, &batch->call.flags) && batch_fill_items(batch);
 }
 
 static void run_remove(struct batch *batch, struct snow_client *client)
@@ -177,7 +252,8 @@ static const struct operation operation_remove = {
 PyObject *store_group_remove(PyObject *self, PyObject *const *args, Py_ssize_t count,
                              PyObject *names)
 {
-    static const struct args_spec spec = {"group_remove", 1, 1, {"group", "timeout", NULL}};
+    static const struct args_spec spec = {
+        "group_remove", 1, 1, {"group", "timeout", "force", NULL}};
 
     return operation_call(&operation_remove, &spec, false, self, args, count, names);
 }
@@ -185,7 +261,8 @@ PyObject *store_group_remove(PyObject *self, PyObject *const *args, Py_ssize_t c
 PyObject *store_group_remove_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                   PyObject *names)
 {
-    static const struct args_spec spec = {"group_remove_many", 1, 1, {"groups", "timeout", NULL}};
+    static const struct args_spec spec = {
+        "group_remove_many", 1, 1, {"groups", "timeout", "force", NULL}};
 
     return operation_call(&operation_remove, &spec, true, self, args, count, names);
 }

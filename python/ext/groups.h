@@ -13,6 +13,11 @@ bool groups_take(struct batch *batch, PyObject *value);
 const struct snow_member *groups_member(const struct batch *batch, Py_ssize_t index);
 void groups_forget(struct batch *batch);
 
+/* An exists that is to tell groups as well.  False with an exception. */
+bool groups_ask(struct batch *batch);
+/* What it told of one: a dict, None, or the exception. */
+PyObject *groups_told(struct batch *batch, Py_ssize_t index);
+
 PyObject *store_group_stat(PyObject *self, PyObject *const *args, Py_ssize_t count,
                            PyObject *names);
 PyObject *store_group_stat_many(PyObject *self, PyObject *const *args, Py_ssize_t count,

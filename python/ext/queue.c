@@ -179,7 +179,7 @@ static PyObject *submit_exists(PyObject *self, PyObject *const *args, Py_ssize_t
                                PyObject *names)
 {
     static const struct args_spec spec = {
-        "submit_exists", 1, 1, {"keys", "timeout", "unordered", "touch", "lease", NULL}};
+        "submit_exists", 1, 1, {"keys", "timeout", "unordered", "touch", "lease", "group", NULL}};
 
     return submit(self, &operation_exists, &spec, args, count, names);
 }

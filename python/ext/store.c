@@ -1,5 +1,6 @@
 /* Store: opening and closing, questions, and the table of its methods. */
 #include "batch.h"
+#include "exists.h"
 #include "groups.h"
 #include "hints.h"
 #include "move.h"
@@ -255,100 +256,6 @@ static PyObject *get_segment(PyObject *self, void *unused)
     if (status == SNOW_NOT_FOUND)
         Py_RETURN_NONE;
     return status == SNOW_OK ? made : error_raise(store->state, status, snow_reason(), NULL);
-}
-
-/* ---- exists, size --------------------------------------------------------------------------- */
-
-enum exists_arg { EXISTS_KEY, EXISTS_TIMEOUT, EXISTS_UNORDERED, EXISTS_TOUCH, EXISTS_LEASE };
-
-static void run_exists(struct batch *batch, struct snow_client *client)
-{
-    batch_reason(batch, snow_exists(client, batch->items, (size_t)batch->count, &batch->call));
-}
-
-static PyObject *exists_result(struct batch *batch, Py_ssize_t index)
-{
-    return batch_bool(batch, ((struct snow_stat *)batch->items)[index].status, index,
-                      SNOW_NOT_FOUND);
-}
-
-static PyObject *size_result(struct batch *batch, Py_ssize_t index)
-{
-    const struct snow_stat *item = (struct snow_stat *)batch->items + index;
-
-    if (item->status == SNOW_OK)
-        return PyLong_FromUnsignedLongLong(item->size);
-    if (item->status == SNOW_NOT_FOUND)
-        Py_RETURN_NONE;
-    return batch_error(batch, item->status, index);
-}
-
-static bool prepare_exists(struct batch *batch, PyObject **values)
-{
-    struct snow_stat *items = batch->items;
-    bool good = !batch->options ||
-                (args_seconds(values[EXISTS_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
-                 args_flag(values[EXISTS_UNORDERED], SNOW_CALL_UNORDERED, &batch->call.flags) &&
-                 args_flag(values[EXISTS_TOUCH], SNOW_CALL_TOUCH, &batch->call.flags) &&
-                 args_flag(values[EXISTS_LEASE], SNOW_CALL_LEASE, &batch->call.flags));
-
-    for (Py_ssize_t i = 0; i < batch->count && good; i++)
-        good = args_key(batch_key(batch, i), &items[i].key);
-    return good;
-}
-
-static enum snow_status submit_exists(struct batch *batch, struct snow_queue *queue, uint64_t tag)
-{
-    return snow_submit_exists(queue, batch->items, (size_t)batch->count, &batch->call, tag);
-}
-
-const struct operation operation_exists = {
-    .item_size = sizeof(struct snow_stat),
-    .prepare = prepare_exists,
-    .run = run_exists,
-    .submit = submit_exists,
-    .result = exists_result,
-};
-
-static const struct operation operation_size = {
-    .item_size = sizeof(struct snow_stat),
-    .prepare = prepare_exists,
-    .run = run_exists,
-    .result = size_result,
-};
-
-static PyObject *store_exists(PyObject *self, PyObject *const *args, Py_ssize_t count,
-                              PyObject *names)
-{
-    static const struct args_spec spec = {
-        "exists", 1, 1, {"key", "timeout", "unordered", "touch", "lease", NULL}};
-
-    return operation_call(&operation_exists, &spec, false, self, args, count, names);
-}
-
-static PyObject *store_exists_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
-                                   PyObject *names)
-{
-    static const struct args_spec spec = {
-        "exists_many", 1, 1, {"keys", "timeout", "unordered", "touch", "lease", NULL}};
-
-    return operation_call(&operation_exists, &spec, true, self, args, count, names);
-}
-
-static PyObject *store_size(PyObject *self, PyObject *const *args, Py_ssize_t count,
-                            PyObject *names)
-{
-    static const struct args_spec spec = {"size", 1, 1, {"key", "timeout", NULL}};
-
-    return operation_call(&operation_size, &spec, false, self, args, count, names);
-}
-
-static PyObject *store_size_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
-                                 PyObject *names)
-{
-    static const struct args_spec spec = {"size_many", 1, 1, {"keys", "timeout", NULL}};
-
-    return operation_call(&operation_size, &spec, true, self, args, count, names);
 }
 
 /* ---- remove, pin ---------------------------------------------------------------------------- */
@@ -641,10 +548,13 @@ static PyMethodDef methods[] = {
     {"view_many", FAST(store_view_many),
      "view_many(keys, *, timeout=None, unordered=False)\n--\n\nview() of many." MANY},
     {"exists", FAST(store_exists),
-     "exists(key, *, timeout=None, unordered=False, touch=False, lease=False)\n--\n\n"
-     "Whether there is a value. touch: makes it young; lease: keeps it from eviction for a while."},
+     "exists(key, *, timeout=None, unordered=False, touch=False, lease=False, group=False)\n--\n\n"
+     "Whether there is a value. touch: makes it young; lease: keeps it from eviction for a while.\n"
+     "group: (whether there is one, its group as group_stat(key, by_key=True) tells it without\n"
+     "`missing`), at one instant; the lease is on the whole group then."},
     {"exists_many", FAST(store_exists_many),
-     "exists_many(keys, *, timeout=None, unordered=False, touch=False, lease=False)\n--\n\n"
+     "exists_many(keys, *, timeout=None, unordered=False, touch=False, lease=False,\n"
+     "            group=False)\n--\n\n"
      "exists() of many." MANY},
     {"size", FAST(store_size),
      "size(key, *, timeout=None)\n--\n\nBytes of the value; None: there is none."},
@@ -691,11 +601,13 @@ static PyMethodDef methods[] = {
     {"nodes", store_nodes, METH_NOARGS, "nodes()\n--\n\nThe nodes of the cluster, a dict each."},
     {"stats", store_stats, METH_NOARGS, "stats()\n--\n\nThe master's counters by name."},
     {"group_stat", FAST(store_group_stat),
-     "group_stat(group, *, wait=None, timeout=None)\n--\n\n"
+     "group_stat(group, *, wait=None, timeout=None, by_key=False, lease=False,\n"
+     "           missing_from=0)\n--\n\n"
      "What a group is, as a dict; None: there is none. wait: seconds for one that is being formed\n"
      "to be complete."},
     {"group_stat_many", FAST(store_group_stat_many),
-     "group_stat_many(groups, *, wait=None, timeout=None)\n--\n\ngroup_stat() of many."},
+     "group_stat_many(groups, *, wait=None, timeout=None, by_key=False, lease=False,\n"
+     "                missing_from=0)\n--\n\ngroup_stat() of many."},
     {"group_get", FAST(store_group_get),
      "group_get(group, *, indexes=None, hold=0, timeout=None)\n--\n\n"
      "The members of one version of a group, all or those of ascending indexes, as a list of\n"
@@ -713,9 +625,10 @@ static PyMethodDef methods[] = {
      "group_hold_leave(hold, *, timeout=None)\n--\n\n"
      "The hold ends with the last that leaves it. False: it had ended."},
     {"group_remove", FAST(store_group_remove),
-     "group_remove(group, *, timeout=None)\n--\n\nRemove a group whole. False: there was none."},
+     "group_remove(group, *, timeout=None, force=False)\n--\n\n"
+     "Remove a group whole. False: there was none. force: also when a member is guarded."},
     {"group_remove_many", FAST(store_group_remove_many),
-     "group_remove_many(groups, *, timeout=None)\n--\n\ngroup_remove() of many."},
+     "group_remove_many(groups, *, timeout=None, force=False)\n--\n\ngroup_remove() of many."},
     {"match_prefix", FAST(store_match_prefix),
      "match_prefix(keys, *, groups=False, members=0, touch=False, lease=False, timeout=None)\n"
      "--\n\n"

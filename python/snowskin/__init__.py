@@ -26,7 +26,8 @@ class Member(NamedTuple):
     that is free. atomic: members are not seen before the group is complete. cascade: removing one
     removes all. adopt: an object that is there becomes a member. form_ttl: seconds without a new
     member after which a group that is not complete is closed. parent: the group before it in the
-    chain."""
+    chain. no_offload: it is dropped when evicted, not moved to a slower tier (there is none
+    yet)."""
 
     group: "str | bytes"
     size: int = 0
@@ -36,6 +37,7 @@ class Member(NamedTuple):
     adopt: bool = False
     form_ttl: "float | None" = None
     parent: "str | bytes | None" = None
+    no_offload: bool = False
 
 
 __version__ = _snowskin.version

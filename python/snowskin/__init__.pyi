@@ -1,5 +1,5 @@
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Sequence
+from typing import Any, Literal, NamedTuple, Sequence, overload
 
 from typing_extensions import Buffer, Self
 
@@ -18,6 +18,7 @@ class Member(NamedTuple):
     adopt: bool = False
     form_ttl: float | None = None
     parent: Key | None = None
+    no_offload: bool = False
 
 class Error(Exception):
     code: int
@@ -102,9 +103,11 @@ class Store:
     ) -> list[bool | Error]: ...
     def group_stat(
         self, group: Key, *, wait: float | None = None, timeout: float | None = None,
+        by_key: bool = False, lease: bool = False, missing_from: int = 0,
     ) -> dict[str, Any] | None: ...
     def group_stat_many(
         self, groups: Sequence[Key], *, wait: float | None = None, timeout: float | None = None,
+        by_key: bool = False, lease: bool = False, missing_from: int = 0,
     ) -> list[dict[str, Any] | None | Error]: ...
     def group_get(
         self, group: Key, *, indexes: Sequence[int] | None = None, hold: int = 0,
@@ -117,9 +120,11 @@ class Store:
     def group_hold(self, group: Key, seconds: float, *, timeout: float | None = None) -> int: ...
     def group_hold_join(self, hold: int, seconds: float, *, timeout: float | None = None) -> int: ...
     def group_hold_leave(self, hold: int, *, timeout: float | None = None) -> bool: ...
-    def group_remove(self, group: Key, *, timeout: float | None = None) -> bool: ...
+    def group_remove(
+        self, group: Key, *, timeout: float | None = None, force: bool = False,
+    ) -> bool: ...
     def group_remove_many(
-        self, groups: Sequence[Key], *, timeout: float | None = None,
+        self, groups: Sequence[Key], *, timeout: float | None = None, force: bool = False,
     ) -> list[bool | Error]: ...
     def match_prefix(
         self, keys: Sequence[Key], *, groups: bool = False, members: int = 0, touch: bool = False,
@@ -145,14 +150,26 @@ class Store:
     def view_many(
         self, keys: Sequence[Key], *, timeout: float | None = None, unordered: bool = False,
     ) -> list[View | None | Error]: ...
+    @overload
     def exists(
         self, key: Key, *, timeout: float | None = None, unordered: bool = False,
-        touch: bool = False, lease: bool = False,
+        touch: bool = False, lease: bool = False, group: Literal[False] = False,
     ) -> bool: ...
+    @overload
+    def exists(
+        self, key: Key, *, timeout: float | None = None, unordered: bool = False,
+        touch: bool = False, lease: bool = False, group: Literal[True],
+    ) -> tuple[bool, dict[str, Any] | None]: ...
+    @overload
     def exists_many(
         self, keys: Sequence[Key], *, timeout: float | None = None, unordered: bool = False,
-        touch: bool = False, lease: bool = False,
+        touch: bool = False, lease: bool = False, group: Literal[False] = False,
     ) -> list[bool | Error]: ...
+    @overload
+    def exists_many(
+        self, keys: Sequence[Key], *, timeout: float | None = None, unordered: bool = False,
+        touch: bool = False, lease: bool = False, group: Literal[True],
+    ) -> list[tuple[bool, dict[str, Any] | None] | Error]: ...
     def size(self, key: Key, *, timeout: float | None = None) -> int | None: ...
     def size_many(
         self, keys: Sequence[Key], *, timeout: float | None = None,

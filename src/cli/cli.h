@@ -32,7 +32,8 @@ enum cli_use {
     USE_STAT = 512,
     USE_COPY = 1024,
     USE_DRAIN = 2048,
-    USE_MATCH = 4096
+    USE_MATCH = 4096,
+    USE_GROUP = 8192
 };
 
 /* Every table of options: MODULE(use, table, field of struct cli). */
@@ -45,6 +46,7 @@ enum cli_use {
     MODULE(USE_PIN, cli_pin_options_table, pin) \
     MODULE(USE_RM, cli_rm_options_table, rm) \
     MODULE(USE_STAT, cli_stat_options_table, stat) \
+    MODULE(USE_GROUP, cli_group_options_table, group) \
     MODULE(USE_COPY, cli_copy_options_table, copy) \
     MODULE(USE_DRAIN, cli_drain_options_table, drain) \
     MODULE(USE_MATCH, cli_match_options_table, match) \
@@ -68,6 +70,7 @@ struct cli {
     bool pin_given;
     struct rm_options rm;
     struct stat_options stat;
+    struct group_options group;
     struct copy_options copy;
     struct drain_options drain;
     struct match_options match;
@@ -86,6 +89,10 @@ void cli_print_json(json_t *json);
 /* An object with the key as "key".  Keys are bytes: one that is no UTF-8 is null there, and its
  * bytes are "key_hex". */
 json_t *cli_json_row(struct snow_key key);
+
+/* What a group is, by an info with its `more`: an object, or lines for people. */
+json_t *cli_group_json(const struct snow_group_info *info);
+void cli_print_group(const struct snow_group_info *info);
 
 /* Options of a client by those of the command line; *rules: what they name of it. */
 void cli_client_options(const struct cli *cli, struct snow_options *options,

@@ -14,15 +14,15 @@ static struct snow_key id_of(const char *text)
     return (struct snow_key){.at = text, .size = strlen(text)};
 }
 
-static bool ids_are_valid(const struct cli *cli, int from)
+/* limit: bytes of an id, or of a key. */
+static bool ids_are_valid(const struct cli *cli, int from, size_t limit)
 {
     for (int i = from; i < cli->argument_count; i++) {
         size_t size = strlen(cli->arguments[i]);
 
-        if (size >= 1 && size <= LIMIT_GROUP_ID_SIZE)
+        if (size >= 1 && size <= limit)
             continue;
-        cli_error(cli, "ID of %zu bytes: a group's id has 1 to %u bytes", size,
-                  LIMIT_GROUP_ID_SIZE);
+        cli_error(cli, "ID of %zu bytes: it has 1 to %zu bytes", size, limit);
         return false;
     }
     return true;
@@ -30,36 +30,88 @@ static bool ids_are_valid(const struct cli *cli, int from)
 
 /* ---- stat ---- */
 
-static json_t *info_json(const struct snow_group_info *info)
+/* Null where bytes are no UTF-8. */
+static json_t *id_json(const struct snow_group_more *more)
 {
-    json_t *missing = json_array();
+    json_t *id = json_stringn((const char *)more->id, more->id_size);
 
-    for (uint32_t i = 0; i < info->missing_count; i++)
-        json_array_append_new(missing, json_integer(info->missing[i]));
-    return json_pack("{s:s%, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o}", "group",
-                     info->id.at, info->id.size, "status", snow_status_name(info->status), "state",
+    return id == NULL ? json_null() : id;
+}
+
+json_t *cli_group_json(const struct snow_group_info *info)
+{
+    return json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b}", "group",
+                     id_json(info->more), "status", snow_status_name(info->status), "state",
                      snow_group_state_name(info->state), "size", (json_int_t)info->size, "present",
                      (json_int_t)info->present, "bytes", (json_int_t)info->bytes, "version",
                      (json_int_t)info->version, "ggen", (json_int_t)info->ggen, "atomic",
                      (info->flags & SNOW_GROUP_ATOMIC) != 0, "cascade",
-                     (info->flags & SNOW_GROUP_CASCADE) != 0, "missing", missing);
+                     (info->flags & SNOW_GROUP_CASCADE) != 0, "no_offload",
+                     (info->flags & SNOW_GROUP_NO_OFFLOAD) != 0);
 }
 
-static void print_info(const struct snow_group_info *info)
+void cli_print_group(const struct snow_group_info *info)
 {
     char bytes[32];
 
-    printf("%.*s: %s, %" PRIu32, (int)info->id.size, (const char *)info->id.at,
+    printf("%.*s: %s, %" PRIu32, (int)info->more->id_size, (const char *)info->more->id,
            snow_group_state_name(info->state), info->present);
     if (info->size > 0)
         printf(" of %" PRIu32, info->size);
-    printf(" members, %s, version %" PRIu32 "%s%s\n", cli_bytes_text(info->bytes, bytes),
+    printf(" members, %s, version %" PRIu32 "%s%s%s\n", cli_bytes_text(info->bytes, bytes),
            info->version, info->flags & SNOW_GROUP_ATOMIC ? ", atomic" : "",
-           info->flags & SNOW_GROUP_CASCADE ? ", cascade" : "");
+           info->flags & SNOW_GROUP_CASCADE ? ", cascade" : "",
+           info->flags & SNOW_GROUP_NO_OFFLOAD ? ", no offload" : "");
+}
+
+/* What one message says, and its missing members behind those of the ones before. */
+static void print_page(const struct snow_group_info *info, bool first)
+{
     for (uint32_t i = 0; i < info->missing_count; i++)
-        printf("%s%" PRIu32, i == 0 ? "  missing " : ", ", info->missing[i]);
-    if (info->missing_count > 0)
-        puts(info->missing_count == SNOW_GROUP_MISSING ? " ..." : "");
+        printf("%s%" PRIu32, first && i == 0 ? "  missing " : ", ", info->missing[i]);
+}
+
+/* Also where the group's id is what was asked for. */
+static void name_group(struct snow_group_info *info)
+{
+    if (info->by_key == 1)
+        return;
+    info->more->id_size = (uint32_t)info->id.size;
+    memcpy(info->more->id, info->id.at, info->id.size);
+}
+
+/* The members that are missing come in pages. */
+static enum snow_status stat_group(const struct cli *cli, struct snow_client *client,
+                                   struct snow_group_info *info)
+{
+    json_t *missing = json_array();
+    json_t *row = NULL;
+    enum snow_status status;
+    bool first = true;
+
+    do {
+        status = snow_group_stat(client, info, 1, NULL);
+        name_group(info);
+        for (uint32_t i = 0; i < info->missing_count; i++)
+            json_array_append_new(missing, json_integer(info->missing[i]));
+        if (cli->options.json && first)
+            row = cli_group_json(info);
+        else if (status == SNOW_OK && first)
+            cli_print_group(info);
+        if (status == SNOW_OK && !cli->options.json)
+            print_page(info, first);
+        first = first && info->missing_count == 0;
+        info->missing_from = info->missing_next;
+    } while (status == SNOW_OK && info->missing_next != SNOW_GROUP_INDEX_ANY);
+    if (!first && !cli->options.json)
+        puts("");
+    if (row == NULL) {
+        json_decref(missing);
+    } else {
+        json_object_set_new(row, "missing", missing);
+        cli_print_json(row);
+    }
+    return status;
 }
 
 static int stat_groups(struct cli *cli, struct snow_client *client)
@@ -67,18 +119,19 @@ static int stat_groups(struct cli *cli, struct snow_client *client)
     int result = CLI_DONE;
 
     for (int i = 1; i < cli->argument_count; i++) {
-        struct snow_group_info info = {.id = id_of(cli->arguments[i])};
-        enum snow_status status = snow_group_stat(client, &info, 1, NULL);
+        struct snow_group_more more = {.id_size = 0};
+        struct snow_group_info info = {.id = id_of(cli->arguments[i]),
+                                       .by_key = cli->group.by_key,
+                                       .more = &more};
+        enum snow_status status = stat_group(cli, client, &info);
 
-        if (cli->options.json)
-            cli_print_json(info_json(&info));
-        else if (status == SNOW_OK)
-            print_info(&info);
         if (status == SNOW_OK)
             continue;
         result = CLI_FAILED;
         cli_error(cli, "%s: %s (%s)", cli->arguments[i],
-                  status == SNOW_NOT_FOUND ? "no such group" : snow_status_text(status),
+                  status != SNOW_NOT_FOUND ? snow_status_text(status)
+                  : cli->group.by_key      ? "no such object"
+                                           : "no such group",
                   snow_status_name(status));
     }
     return result;
@@ -123,12 +176,13 @@ static int list_groups(struct cli *cli, struct snow_client *client)
 
 static int remove_groups(struct cli *cli, struct snow_client *client)
 {
+    struct snow_call call = {.flags = cli->group.force ? SNOW_CALL_FORCE : 0};
     int result = CLI_DONE;
 
     for (int i = 1; i < cli->argument_count; i++) {
         struct snow_item item = {.key = id_of(cli->arguments[i])};
 
-        snow_group_remove(client, &item, 1, NULL);
+        snow_group_remove(client, &item, 1, &call);
         if (cli->options.json)
             cli_print_json(json_pack("{s:s, s:s}", "group", cli->arguments[i], "status",
                                      snow_status_name(item.status)));
@@ -159,7 +213,7 @@ int command_group(struct cli *cli)
         cli_error(cli, list ? "ls takes one PREFIX at most" : "name the groups");
         return CLI_USAGE;
     }
-    if (!ids_are_valid(cli, 1))
+    if (!ids_are_valid(cli, 1, stat && cli->group.by_key ? LIMIT_KEY_SIZE : LIMIT_GROUP_ID_SIZE))
         return CLI_USAGE;
     result = cli_client_open(cli, &client);
     if (result != CLI_DONE)

@@ -116,10 +116,12 @@ static int put_one(const struct cli *cli, struct snow_client *client, struct sno
         json_t *row = json_row_status(put->key, put->status);
 
         json_object_set_new(row, "copies_missing", json_integer(put->shortfall));
+        json_object_set_new(row, "elsewhere", json_boolean(put->elsewhere));
         cli_print_json(row);
     } else if (result == CLI_DONE) {
         if (put->status != SNOW_OK)
-            cli_error(cli, "%s: %s", name, snow_status_text(put->status));
+            cli_error(cli, "%s: %s%s", name, snow_status_text(put->status),
+                      put->elsewhere ? ", but not in that group" : "");
         if (put->shortfall > 0)
             cli_error(cli, "%s: stored, but in %u fewer copies than asked", name, put->shortfall);
     }
@@ -139,7 +141,8 @@ int command_put(struct cli *cli)
                                  .size = (uint32_t)cli->put.group_size,
                                  .index = cli->put.group_index == LIMIT_GROUP_SIZE
                                               ? SNOW_GROUP_INDEX_ANY
-                                              : (uint32_t)cli->put.group_index};
+                                              : (uint32_t)cli->put.group_index,
+                                 .flags = cli->put.no_offload ? SNOW_GROUP_NO_OFFLOAD : 0};
     struct snow_client *client;
     uint8_t *data;
     int result = CLI_FAILED;
@@ -363,8 +366,11 @@ static int stat_cluster(struct cli *cli, struct snow_client *client)
 static int stat_object(struct cli *cli, struct snow_client *client)
 {
     struct snow_stat item = {.key = key_of(cli->arguments[0])};
+    struct snow_group_more more = {.id_size = 0};
+    struct snow_group_info group = {.more = &more};
+    struct snow_call call = {.groups = &group};
 
-    snow_exists(client, &item, 1, NULL);
+    snow_exists(client, &item, 1, &call);
     if (cli_told(cli, cli->arguments[0], item.status) != CLI_DONE)
         return CLI_FAILED;
     if (cli->options.json) {
@@ -373,10 +379,13 @@ static int stat_object(struct cli *cli, struct snow_client *client)
         json_object_update_new(row,
                                json_pack("{s:I, s:I, s:s}", "size", (json_int_t)item.size, "gen",
                                          (json_int_t)item.gen, "pin", pin_name(item.pin)));
+        json_object_set_new(row, "group", more.id_size == 0 ? json_null() : cli_group_json(&group));
         cli_print_json(row);
     } else {
         printf("size %" PRIu64 "\ngen  %" PRIu64 "\npin  %s\n", item.size, item.gen,
                pin_name(item.pin));
+        if (more.id_size > 0)
+            cli_print_group(&group);
     }
     return CLI_DONE;
 }

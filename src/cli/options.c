@@ -30,6 +30,11 @@
 #define CONF_FILE "cli/copy_options.def"
 #include "conf/expand_table.h"
 
+#define CONF_ROWS group_rows
+#define CONF_STRUCT group_options
+#define CONF_FILE "cli/group_options.def"
+#include "conf/expand_table.h"
+
 #define CONF_ROWS drain_rows
 #define CONF_STRUCT drain_options
 #define CONF_FILE "cli/drain_options.def"
@@ -65,6 +70,7 @@ TABLE(cli_put_options_table, "put", put_rows)
 TABLE(cli_pin_options_table, "pin", pin_rows)
 TABLE(cli_rm_options_table, "rm", rm_rows)
 TABLE(cli_stat_options_table, "stat", stat_rows)
+TABLE(cli_group_options_table, "group", group_rows)
 TABLE(cli_copy_options_table, "copy", copy_rows)
 TABLE(cli_drain_options_table, "drain", drain_rows)
 TABLE(cli_match_options_table, "match", match_rows)

@@ -38,6 +38,12 @@ struct stat_options {
 #undef OPTION
 };
 
+struct group_options {
+#define OPTION OPTION_FIELD
+#include "cli/group_options.def"
+#undef OPTION
+};
+
 struct copy_options {
 #define OPTION OPTION_FIELD
 #include "cli/copy_options.def"
@@ -88,6 +94,7 @@ const struct conf_table *cli_put_options_table(void);
 const struct conf_table *cli_pin_options_table(void);
 const struct conf_table *cli_rm_options_table(void);
 const struct conf_table *cli_stat_options_table(void);
+const struct conf_table *cli_group_options_table(void);
 const struct conf_table *cli_copy_options_table(void);
 const struct conf_table *cli_drain_options_table(void);
 const struct conf_table *cli_match_options_table(void);

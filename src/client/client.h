@@ -136,6 +136,7 @@ struct client_writer_op {
 
     enum snow_status status; /* out */
     uint32_t shortfall;      /* out, of a commit: copies fewer than asked */
+    uint32_t elsewhere;      /* out, of an opening: it EXISTS, but not in its group */
     char reason[192];        /* out: what was in the way, or "" */
 
     struct client_op base;
@@ -223,6 +224,7 @@ struct client_exists_op {
 
     struct client_op base;
     struct client_ask lookup;
+    struct snow_group_info *groups; /* one an item; NULL: they are not asked for */
     uint32_t open;
     uint32_t flags; /* WIRE_LOOKUP_* */
 };
@@ -271,6 +273,7 @@ struct client_group_stat_op {
     struct client_ask ask;
     uint64_t wait_until_ns; /* for those that are being formed */
     uint32_t open;          /* items without an answer */
+    uint32_t flags;         /* WIRE_LOOKUP_* */
 };
 
 void client_group_stat_start(struct client *client, struct client_group_stat_op *op,

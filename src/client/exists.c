@@ -16,12 +16,20 @@ static void stop(struct client_exists_op *op)
     client_op_end(&op->base);
 }
 
+/* The master said nothing of it. */
+static void set_status(struct client_exists_op *op, size_t index, enum snow_status status)
+{
+    op->items[index].status = status;
+    if (op->groups != NULL)
+        op->groups[index].status = status;
+}
+
 /* Every item that has no answer gets this one. */
 static void end_all(struct client_exists_op *op, enum snow_status status)
 {
     for (size_t i = 0; i < op->count; i++) {
         if (op->lookup.states[i] != ASK_IDLE)
-            op->items[i].status = status;
+            set_status(op, i, status);
     }
 }
 
@@ -97,6 +105,17 @@ static void tell_nodes(const struct wire_found *found, struct snow_stat *item)
     }
 }
 
+/* Of item `index` of the message; a master that knows no groups says nothing of them. */
+static void tell_group(const struct wire_lookup_rep *reply, uint32_t index,
+                       struct snow_group_info *item)
+{
+    const struct wire_group_info none = {.status = SNOW_INVALID, .next = WIRE_GROUP_INDEX_ANY};
+    struct wire_group_info info = index < reply->groups_count ? reply->groups[index] : none;
+
+    info.lease_ms = info.status == SNOW_OK ? reply->lease_ms : 0;
+    client_group_info_take(item, &info);
+}
+
 static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t count,
                      const void *message)
 {
@@ -119,6 +138,8 @@ static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t cou
                     : found->flags & WIRE_FOUND_SOFT_PIN ? SNOW_PIN_SOFT
                                                          : SNOW_PIN_NONE;
         tell_nodes(found, item);
+        if (op->groups != NULL)
+            tell_group(reply, i, &op->groups[items[i]]);
         finish_item(op, items[i],
                     status_is_known(found->status) ? (enum snow_status)found->status
                                                    : SNOW_INVALID);
@@ -127,6 +148,7 @@ static void on_reply(struct client_ask *ask, const uint32_t *items, uint32_t cou
 
 static void on_failed(struct client_ask *ask, uint32_t item, enum snow_status status)
 {
+    set_status(op_of(ask), item, status);
     finish_item(op_of(ask), item, status);
 }
 
@@ -169,7 +191,8 @@ void client_exists_start(struct client *client, struct client_exists_op *op,
         *call->read_id = op->base.operation;
     else if ((call->flags & SNOW_CALL_LEASE) == 0)
         op->base.operation = 0; /* nothing will name it: the master need not remember it */
-    op->flags = lookup_flags(client, call->flags);
+    op->groups = call->groups;
+    op->flags = lookup_flags(client, call->flags) | (op->groups != NULL ? WIRE_LOOKUP_GROUPS : 0);
     op->open = 0;
     if (status == SNOW_OK)
         status = client_ask_init(&op->lookup, client, &lookup_ops, (uint32_t)op->count,
@@ -177,7 +200,9 @@ void client_exists_start(struct client *client, struct client_exists_op *op,
     for (size_t i = 0; i < op->count; i++) {
         struct snow_stat *item = &op->items[i];
 
-        item->status = status == SNOW_OK ? client_key_check(&item->key) : status;
+        set_status(op, i, status == SNOW_OK ? client_key_check(&item->key) : status);
+        if (item->status == SNOW_OK && op->groups != NULL && op->groups[i].more != NULL)
+            set_status(op, i, CLIENT_RESERVED(op->groups[i].more));
         if (item->status != SNOW_OK)
             continue;
         if (item->nodes != NULL)

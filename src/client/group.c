@@ -62,8 +62,7 @@ enum snow_status client_member_check(const struct snow_member *member)
         return SNOW_OK;
     if (CLIENT_RESERVED(member) != SNOW_OK || member->group.at == NULL || member->group.size < 1 ||
         member->group.size > LIMIT_GROUP_ID_SIZE || member->size > LIMIT_GROUP_SIZE ||
-        (member->flags & ~(SNOW_GROUP_ATOMIC | SNOW_GROUP_CASCADE | SNOW_GROUP_ADOPT)) != 0 ||
-        member->parent.size > LIMIT_GROUP_ID_SIZE ||
+        (member->flags & ~WIRE_GROUP_ALL) != 0 || member->parent.size > LIMIT_GROUP_ID_SIZE ||
         (member->parent.size > 0 && member->parent.at == NULL))
         return SNOW_INVALID;
     return SNOW_OK;
@@ -152,7 +151,14 @@ void client_group_stat_cancel(struct client_group_stat_op *op)
 
 static size_t measure_stat(struct client_ask *ask, uint32_t item)
 {
-    return wire_key_size_min(WIRE_VERSION) + stat_of(ask)->items[item].id.size;
+    return wire_group_asked_size_min(WIRE_VERSION) + stat_of(ask)->items[item].id.size;
+}
+
+/* One position names all of a message. */
+static bool join_next(struct client_ask *ask, uint32_t before, uint32_t item)
+{
+    (void)ask;
+    return item == before + 1;
 }
 
 static const void *build_stat(struct client_ask *ask, const uint32_t *items, uint32_t count,
@@ -164,19 +170,29 @@ static const void *build_stat(struct client_ask *ask, const uint32_t *items, uin
 
     if (message == NULL)
         return NULL;
-    message->ids = arena_array(arena, count, sizeof(*message->ids));
-    if (message->ids == NULL)
+    message->groups = arena_array(arena, count, sizeof(*message->groups));
+    if (message->groups == NULL)
         return NULL;
-    message->ids_count = count;
+    message->groups_count = count;
+    message->operation = op->base.operation;
+    message->position = items[0];
+    message->flags = op->flags;
     if (now_ns < op->wait_until_ns)
         message->wait_ms = (uint32_t)((op->wait_until_ns - now_ns) / NS_PER_MS);
-    for (uint32_t i = 0; i < count; i++)
-        message->ids[i].key = client_key_bytes(&op->items[items[i]].id);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct snow_group_info *item = &op->items[items[i]];
+
+        message->groups[i] =
+            (struct wire_group_asked){.id = client_key_bytes(&item->id),
+                                      .flags = item->by_key == 1 ? WIRE_STAT_KEY : 0,
+                                      .from = item->missing_from};
+    }
     return message;
 }
 
-static void take_info(struct snow_group_info *item, const struct wire_group_info *info)
+void client_group_info_take(struct snow_group_info *item, const struct wire_group_info *info)
 {
+    struct snow_group_more *more = item->more;
     uint32_t count =
         info->missing_count < SNOW_GROUP_MISSING ? info->missing_count : SNOW_GROUP_MISSING;
 
@@ -191,6 +207,13 @@ static void take_info(struct snow_group_info *item, const struct wire_group_info
     item->missing_count = count;
     for (uint32_t i = 0; i < count; i++)
         item->missing[i] = info->missing[i].index;
+    item->missing_next = info->next;
+    if (more == NULL)
+        return;
+    more->lease_ms = info->lease_ms;
+    more->id_size = (uint32_t)(info->id.size <= SNOW_GROUP_ID ? info->id.size : 0);
+    if (more->id_size > 0)
+        memcpy(more->id, info->id.at, more->id_size);
 }
 
 static void on_stat_reply(struct client_ask *ask, const uint32_t *items, uint32_t count,
@@ -205,7 +228,7 @@ static void on_stat_reply(struct client_ask *ask, const uint32_t *items, uint32_
         if (index >= count || !client_ask_is_sent(ask, items[index]))
             continue;
         client_ask_close(ask, items[index]);
-        take_info(&op->items[items[index]], &reply->items[i]);
+        client_group_info_take(&op->items[items[index]], &reply->items[i]);
         op->open--;
     }
 }
@@ -228,14 +251,19 @@ static void on_stat_event(struct client_ask *ask)
 
 static const struct client_ask_ops stat_ops = {.type = WIRE_group_stat,
                                                .on_measure = measure_stat,
+                                               .on_join = join_next,
                                                .on_build = build_stat,
                                                .on_reply = on_stat_reply,
                                                .on_failed = on_stat_failed,
                                                .on_event = on_stat_event};
 
-static bool id_is_valid(const struct snow_key *id)
+static bool question_is_valid(const struct snow_group_info *item)
 {
-    return id->at != NULL && id->size >= 1 && id->size <= LIMIT_GROUP_ID_SIZE;
+    if (item->by_key > 1 || (item->more != NULL && CLIENT_RESERVED(item->more) != SNOW_OK))
+        return false;
+    if (item->by_key == 1)
+        return client_key_check(&item->id) == SNOW_OK;
+    return item->id.at != NULL && item->id.size >= 1 && item->id.size <= LIMIT_GROUP_ID_SIZE;
 }
 
 void client_group_stat_start(struct client *client, struct client_group_stat_op *op,
@@ -244,6 +272,9 @@ void client_group_stat_start(struct client *client, struct client_group_stat_op 
     enum snow_status status = op->count > UINT32_MAX / 2 ? SNOW_INVALID : SNOW_OK;
 
     client_op_begin(client, &op->base, call, on_stat_timer);
+    if (call->read_id != NULL)
+        *call->read_id = op->base.operation;
+    op->flags = call->flags & SNOW_CALL_LEASE ? WIRE_LOOKUP_LEASE : 0;
     op->open = 0;
     op->wait_until_ns = client_now_ns(client) + call->wait_ms * NS_PER_MS;
     if (status == SNOW_OK)
@@ -252,8 +283,8 @@ void client_group_stat_start(struct client *client, struct client_group_stat_op 
     for (size_t i = 0; i < op->count; i++) {
         struct snow_group_info *item = &op->items[i];
 
-        item->status = status == SNOW_OK ? CLIENT_RESERVED(item) : status;
-        if (item->status == SNOW_OK && !id_is_valid(&item->id))
+        item->status = status;
+        if (item->status == SNOW_OK && !question_is_valid(item))
             item->status = SNOW_INVALID;
         if (item->status != SNOW_OK)
             continue;
@@ -317,12 +348,6 @@ static struct bytes block_of(const struct client_match_op *op, uint32_t item)
 static size_t measure_match(struct client_ask *ask, uint32_t item)
 {
     return wire_key_size_min(WIRE_VERSION) + block_of(match_of(ask), item).size;
-}
-
-static bool join_match(struct client_ask *ask, uint32_t before, uint32_t item)
-{
-    (void)ask;
-    return item == before + 1;
 }
 
 static const void *build_match(struct client_ask *ask, const uint32_t *items, uint32_t count,
@@ -523,7 +548,7 @@ static void on_match_event(struct client_ask *ask)
 
 static const struct client_ask_ops match_ops = {.type = WIRE_match,
                                                 .on_measure = measure_match,
-                                                .on_join = join_match,
+                                                .on_join = join_next,
                                                 .on_build = build_match,
                                                 .on_reply = on_match_reply,
                                                 .on_failed = on_match_failed,

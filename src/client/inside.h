@@ -160,13 +160,20 @@ void client_put_place(const struct client *client, const char *segment,
                       struct wire_put_start_req *message);
 /* That the slots of this grant store. */
 uint16_t client_put_slot_flags(const struct snow_put *item, const struct wire_put_grant *grant);
+/* 1: the object of an item that EXISTS is not in the group that was said. */
+static inline uint32_t client_put_elsewhere(const struct wire_put_grant *grant)
+{
+    return grant->status == SNOW_EXISTS && (grant->flags & WIRE_EXISTS_ELSEWHERE) != 0;
+}
 /* What a grant's slots store behind the key, for longer than its reply.  False: no memory. */
 bool client_extra_copy(struct arena *arena, struct bytes extra, struct bytes *copy);
 /* Until when an operation of that deadline waits for room or another writer. */
 uint64_t client_put_wait_until(struct client *client, const struct snow_call *call,
                                uint64_t deadline_ns);
 
-/* ---- group.c: what puts say of groups ---- */
+/* ---- group.c: what groups are, what puts say of them ---- */
+
+void client_group_info_take(struct snow_group_info *item, const struct wire_group_info *info);
 
 /* Members of puts that say none, by the key rules; *derived NULL: there are no rules. */
 MUST_CHECK enum snow_status client_members_derive(struct client *client,

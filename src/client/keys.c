@@ -88,6 +88,7 @@ static const void *build_group_remove(struct client_ask *ask, const uint32_t *it
 
     if (message == NULL)
         return NULL;
+    message->flags = op_of(ask)->flags;
     message->ids = build_keys(op_of(ask), items, count, arena);
     message->ids_count = count;
     return message->ids == NULL ? NULL : message;
@@ -286,7 +287,7 @@ void client_hint_start(struct client *client, struct client_keys_op *op, uint32_
 void client_group_remove_start(struct client *client, struct client_keys_op *op,
                                const struct snow_call *call)
 {
-    op->flags = 0;
+    op->flags = call->flags & SNOW_CALL_FORCE ? WIRE_REMOVE_FORCE : 0;
     op->pin = SNOW_PIN_NONE;
     start(client, op, &group_remove_ops, call);
 }

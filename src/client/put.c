@@ -135,6 +135,7 @@ static void copy_to_twins(struct client_put_op *op)
             continue;
         op->items[i].status = op->items[twin].status;
         op->items[i].shortfall = op->items[twin].shortfall;
+        op->items[i].elsewhere = op->items[twin].elsewhere;
     }
 }
 
@@ -451,6 +452,7 @@ static void take_refusal(struct client_put_op *op, uint32_t index,
         client_ask_close(&op->start, index);
     if (snow_status_verdict(status) != SNOW_DONE)
         note_reason(op, index, grant->reason);
+    op->items[index].elsewhere = client_put_elsewhere(grant);
     give_back(op, index); /* of an earlier attempt */
     finish_item(op, index, status);
 }
@@ -715,6 +717,7 @@ static enum snow_status begin(struct client_put_op *op, const struct snow_call *
         op->puts[i].operation = op->base.operation;
         op->puts[i].twin = i;
         op->items[i].shortfall = 0;
+        op->items[i].elsewhere = 0;
         op->items[i].status = client_put_check(&op->items[i], &op->puts[i].buffers);
         if (op->items[i].status != SNOW_OK)
             op->puts[i].state = PUT_DONE;
@@ -753,6 +756,7 @@ void client_put_start(struct client *client, struct client_put_op *op, const str
         for (size_t i = 0; i < op->count; i++) {
             op->items[i].status = status;
             op->items[i].shortfall = 0;
+            op->items[i].elsewhere = 0;
         }
     }
     if (op->open == 0)

@@ -214,8 +214,8 @@ static const struct kind get_kind = {.flags = SNOW_CALL_UNORDERED,
                                      .start = start_get,
                                      .cancel = cancel_get,
                                      .status = status_get};
-static const struct kind exists_kind = {.flags =
-                                            SNOW_CALL_UNORDERED | SNOW_CALL_TOUCH | SNOW_CALL_LEASE,
+static const struct kind exists_kind = {.flags = SNOW_CALL_UNORDERED | SNOW_CALL_TOUCH |
+                                                 SNOW_CALL_LEASE | TURNS_GROUPS,
                                         .set_items = set_exists,
                                         .start = start_exists,
                                         .cancel = cancel_exists,

@@ -228,8 +228,12 @@ enum snow_status turns_check(const struct snow_client *client, const struct snow
         turns_reason_set("opened before a fork: open a client in this process");
         return SNOW_CLOSED;
     }
-    if (call != NULL && (call->flags & ~flags) != 0) {
+    if (call != NULL && (call->flags & ~(flags & ~TURNS_GROUPS)) != 0) {
         turns_reason_set("flags: one that this call does not know");
+        return SNOW_INVALID;
+    }
+    if (call != NULL && call->groups != NULL && (flags & TURNS_GROUPS) == 0) {
+        turns_reason_set("groups: this call tells none");
         return SNOW_INVALID;
     }
     if (call != NULL && (CLIENT_RESERVED(call) != SNOW_OK || call->spare != 0)) {

@@ -88,6 +88,9 @@ void turns_reason_set(const char *reason);
 MUST_CHECK enum snow_status turns_check(const struct snow_client *client,
                                         const struct snow_call *call, uint32_t flags);
 
+/* Of a call that takes snow_call.groups. */
+#define TURNS_GROUPS (1u << 31)
+
 /* Runs an operation to its end.  What turns_check says, or NO_MEMORY: it was not started. */
 MUST_CHECK enum snow_status turns_run(struct snow_client *client, struct ticket *ticket,
                                       const struct snow_call *call, uint32_t flags,

@@ -358,10 +358,14 @@ enum snow_status snow_exists(struct snow_client *client, struct snow_stat *items
     struct exists_call exists = {.op = {.on_done = on_exists, .items = items, .count = count}};
     enum snow_status status =
         turns_run(client, &exists.ticket, call,
-                  SNOW_CALL_UNORDERED | SNOW_CALL_TOUCH | SNOW_CALL_LEASE, start_exists);
+                  SNOW_CALL_UNORDERED | SNOW_CALL_TOUCH | SNOW_CALL_LEASE | TURNS_GROUPS,
+                  start_exists);
 
-    for (size_t i = 0; i < count && status != SNOW_OK; i++)
+    for (size_t i = 0; i < count && status != SNOW_OK; i++) {
         items[i].status = status;
+        if (call != NULL && call->groups != NULL)
+            call->groups[i].status = status;
+    }
     for (size_t i = 0; i < count && status == SNOW_OK; i++)
         status = failure_of(items[i].status, &items[i].key);
     return status;
@@ -428,7 +432,7 @@ enum snow_status snow_group_remove(struct snow_client *client, struct snow_item 
 {
     struct keys_call keys = {.op = {.on_done = on_keys, .items = items, .count = count}};
 
-    return run_keys(client, &keys, call, 0, start_group_remove);
+    return run_keys(client, &keys, call, SNOW_CALL_FORCE, start_group_remove);
 }
 
 enum snow_status snow_pin(struct snow_client *client, struct snow_item *items, size_t count,

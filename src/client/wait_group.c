@@ -27,7 +27,7 @@ enum snow_status snow_group_stat(struct snow_client *client, struct snow_group_i
                                  size_t count, const struct snow_call *call)
 {
     struct group_stat_call stat = {.op = {.on_done = on_stat, .items = items, .count = count}};
-    enum snow_status run = turns_run(client, &stat.ticket, call, 0, start_stat);
+    enum snow_status run = turns_run(client, &stat.ticket, call, SNOW_CALL_LEASE, start_stat);
     enum snow_status status = run;
 
     for (size_t i = 0; i < count; i++) {

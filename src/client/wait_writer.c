@@ -63,6 +63,7 @@ enum snow_status snow_writer_open(struct snow_client *client, struct snow_put *i
         status = result_of(
             turns_run(client, &call.ticket, options, SNOW_CALL_NO_WAIT_WRITER, start_open), &call);
     item->status = status;
+    item->elsewhere = call.op.elsewhere;
     if (status != SNOW_OK) {
         free(writer);
         return status;

@@ -133,6 +133,7 @@ static void op_init(struct client *client, struct client_writer_op *op,
     op->renew.ops = NULL;
     op->item = NULL;
     op->shortfall = 0;
+    op->elsewhere = 0;
     op->reason[0] = 0;
     op->flags = call->flags;
     op->continues = call->continues;
@@ -360,6 +361,7 @@ static void on_started(struct client_ask *ask, const uint32_t *items, uint32_t c
             return;
         }
         note_reason(op, grant->reason);
+        op->elsewhere = client_put_elsewhere(grant);
         if (status == SNOW_IN_PROGRESS && (op->flags & SNOW_CALL_NO_WAIT_WRITER))
             client_ask_close(ask, 0);
         else

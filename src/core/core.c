@@ -39,6 +39,7 @@ static void init_lists(struct core *core)
     list_init(&core->forming);
     list_init(&core->forming_room);
     list_init(&core->group_waits);
+    list_init(&core->group_key_waits);
     list_init(&core->closings);
     list_init(&core->awaited);
     list_init(&core->reads);

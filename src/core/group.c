@@ -353,6 +353,8 @@ void core_group_join(struct core *core, uint32_t number, uint32_t record, uint32
     object->prev = record;
     object->next = index;
     core->group_members++;
+    if (object->guard > unit->guard)
+        unit->guard = object->guard;
     if (unit->depth == CORE_DEPTH_UNKNOWN)
         unit->depth = object->depth;
     if (group->present++ == 0) {
@@ -362,6 +364,8 @@ void core_group_join(struct core *core, uint32_t number, uint32_t record, uint32
     core_group_pinned(core, number);
     core_group_progress(core, group);
     settle(core, group);
+    if (group->size == 0 && group->present == 1) /* there is nothing more to wait for */
+        core_group_waits_look(core, core_group_id(core, record));
 }
 
 uint32_t core_group_first_member(const struct core *core, uint32_t record)

@@ -154,6 +154,8 @@ MUST_CHECK enum snow_status core_group_admit(struct core *core, const struct req
 MUST_CHECK enum snow_status core_group_reserve_for(struct core *core,
                                                    const struct membership *membership,
                                                    uint32_t session, uint32_t number);
+/* Bytes of all its members, as far as is known while it is being formed. */
+uint64_t core_group_whole_bytes(const struct core *core, uint32_t record);
 /* The planted fault late_end: an open write of a group that goes is of the next one of its id from
  * now on.  False: there is none, or it has that member. */
 bool core_group_counts_late(struct core *core, uint32_t number);
@@ -186,28 +188,42 @@ bool core_group_rival_wins(struct core *core, uint32_t number, uint32_t other);
 /* Groups that are still RECOVERING are settled, a bounded number a step. */
 void core_groups_recover_step(struct core *core);
 
-/* ---- group_ask.c: requests ---- */
+/* ---- group_stat.c: what groups are ---- */
+
+/* Bytes of a row of group_info without its id and its missing members, at most. */
+#define CORE_GROUP_BYTES 64u
 
 void core_group_stat(struct core *core, const struct core_input *input, uint32_t session);
-void core_group_get(struct core *core, const struct core_input *input, uint32_t session);
-void core_group_remove(struct core *core, const struct core_input *input, uint32_t session);
-void core_group_broken(struct core *core, const struct wire_group_broken_msg *message,
-                       uint32_t session);
-void core_group_list(struct core *core, const struct core_input *input);
 /* A group that somebody waits for has come to something. */
 void core_group_waits_look(struct core *core, struct bytes id);
+/* A version has become READABLE, and is in its group if it has one: who waits by its key may be
+ * answered. */
+void core_group_waits_came(struct core *core, uint32_t number);
 void core_group_stat_expire(struct core *core, struct request *request);
-void core_group_remove_done(struct core *core, struct request *request, uint32_t item,
-                            enum snow_status status);
-
+/* Tells the groups of the keys of a look-up.  units: one a key, the record of its group, itself
+ * where it is in none, or 0. */
+void core_groups_of_keys(struct core *core, const struct wire_lookup_req *lookup,
+                         struct wire_lookup_rep *reply, uint32_t *units);
+/* All readable members of these (records of groups, or objects; 0: none), each once, and which of
+ * `units` they are of.  None, where they are more than reads may name. */
+void core_group_members_of(struct core *core, const uint32_t *units, uint32_t count,
+                           struct read_found *found);
 uint64_t core_group_bytes(const struct core *core, uint32_t record); /* of its READABLE members */
-/* Of all of them, as far as is known while it is being formed. */
-uint64_t core_group_whole_bytes(const struct core *core, uint32_t record);
 bool core_some_node_is_away(const struct core *core);
 bool core_group_member_is_there(const struct core *core, uint32_t number);
 /* away: some node is silent. */
 enum wire_group_state core_group_state_now(const struct core *core, const struct group *group,
                                            bool away);
+
+/* ---- group_ask.c: requests ---- */
+
+void core_group_get(struct core *core, const struct core_input *input, uint32_t session);
+void core_group_remove(struct core *core, const struct core_input *input, uint32_t session);
+void core_group_broken(struct core *core, const struct wire_group_broken_msg *message,
+                       uint32_t session);
+void core_group_list(struct core *core, const struct core_input *input);
+void core_group_remove_done(struct core *core, struct request *request, uint32_t item,
+                            enum snow_status status);
 
 /* ---- match_nodes.c ---- */
 

@@ -1,182 +1,10 @@
-/* Questions about groups, and their removal.
+/* Members of groups for who reads them, lists of groups, and their removal.
  *
- * Invariants.
- *   A1  What is told of one group in one reply is of one instant: the step answers it whole.
- *   A2  Who waits for a group to be complete is answered when it is, when it goes, or at the end of
- *       the wait time with what it is then.
+ * What is told of one group in one reply is of one instant: the step answers it whole.
  * Threads.  The core's own. */
 #include "core/group.h"
 
 #include <stdlib.h>
-
-#define WAIT_HINT_MS 50u
-
-/* ---- what a group is, for everybody ---- */
-
-uint64_t core_group_bytes(const struct core *core, uint32_t record)
-{
-    const struct group *group = core_group_at(core, record);
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < group->capacity; i++) {
-        uint32_t number = group->members[i];
-
-        if (number != 0 && core_object(core, number)->state == OBJECT_READABLE)
-            bytes += core_object_bytes(core, number);
-    }
-    return bytes;
-}
-
-bool core_some_node_is_away(const struct core *core)
-{
-    for (uint32_t i = 0; i < core->node_count; i++) {
-        if (core->nodes[i]->state == NODE_SUSPECT)
-            return true;
-    }
-    return false;
-}
-
-bool core_group_member_is_there(const struct core *core, uint32_t number)
-{
-    return number != 0 && core_object(core, number)->state == OBJECT_READABLE &&
-           core_object_access(core, number) == ACCESS_NOW;
-}
-
-/* Members on silent nodes count as lost until they return. */
-enum wire_group_state core_group_state_now(const struct core *core, const struct group *group,
-                                           bool away)
-{
-    enum wire_group_state state = (enum wire_group_state)group->state;
-
-    if (!away || (state != WIRE_GROUP_COMPLETE && state != WIRE_GROUP_OPEN))
-        return state;
-    for (uint32_t i = 0; i < group->capacity; i++) {
-        uint32_t number = group->members[i];
-
-        if (number != 0 && core_object(core, number)->state == OBJECT_READABLE &&
-            !core_group_member_is_there(core, number))
-            return WIRE_GROUP_DEGRADED;
-    }
-    return state;
-}
-
-static void tell_missing(struct core *core, const struct group *group, struct wire_group_info *info)
-{
-    uint32_t count = group->size > 0 ? group->size : group->capacity;
-
-    info->missing = core_out(core, WIRE_GROUP_MISSING_MAX, sizeof(*info->missing));
-    for (uint32_t i = 0; i < count && info->missing_count < WIRE_GROUP_MISSING_MAX; i++) {
-        if (!core_group_member_is_there(core, core_group_member(group, i)) && group->size > 0)
-            info->missing[info->missing_count++].index = i;
-    }
-}
-
-static void tell_group(struct core *core, const struct key_hash *id, struct wire_group_info *info)
-{
-    uint32_t record = core_group_find(core, id);
-
-    info->status = SNOW_OK;
-    if (id->key.size < 1 || id->key.size > LIMIT_GROUP_ID_SIZE) {
-        info->status = SNOW_INVALID;
-        core_count(core, CORE_METRIC_bad_requests, 1);
-        return;
-    }
-    if (record == 0 || core_expire_due(core, record)) {
-        info->status = core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN;
-        return;
-    }
-    const struct group *group = core_group_at(core, record);
-    bool away = core_some_node_is_away(core);
-
-    info->state = (uint8_t)core_group_state_now(core, group, away);
-    info->flags = group->flags & WIRE_GROUP_ALL;
-    info->ggen = group->ggen;
-    info->version = group->version;
-    info->size = group->size;
-    info->bytes = core_group_bytes(core, record);
-    for (uint32_t i = 0; i < group->capacity; i++)
-        info->present += core_group_member_is_there(core, group->members[i]);
-    if (info->present < group->size)
-        tell_missing(core, group, info);
-}
-
-/* ---- group_stat ---- */
-
-static void answer_info(struct core *core, struct request *request, uint32_t index)
-{
-    const struct wire_group_stat_req *message = request->message;
-    struct key_hash id = core_key_hash(message->ids[index].key);
-    struct wire_group_info *info = core_answer_info(core, request, index);
-
-    tell_group(core, &id, info);
-    info->index = index;
-}
-
-/* It may come to something within the wait time: one that is being formed, or not begun yet. */
-static bool is_worth_waiting(const struct core *core, const struct key_hash *id)
-{
-    uint32_t record = core_group_find(core, id);
-    const struct group *group = record == 0 ? NULL : core_group_at(core, record);
-
-    return group == NULL || group->state == WIRE_GROUP_FORMING ||
-           group->state == WIRE_GROUP_RECOVERING;
-}
-
-static void wait_or_answer(struct core *core, struct request *request, uint32_t index)
-{
-    const struct wire_group_stat_req *message = request->message;
-    struct key_hash id = core_key_hash(message->ids[index].key);
-    struct waiter *waiter = NULL;
-
-    if (request->wait_ns > 0 && id.key.size >= 1 && id.key.size <= LIMIT_GROUP_ID_SIZE &&
-        is_worth_waiting(core, &id))
-        waiter = core_waiter_create(core, request, index);
-    if (waiter == NULL) {
-        answer_info(core, request, index);
-        return;
-    }
-    list_push(&core->group_waits, &waiter->link);
-}
-
-void core_group_stat(struct core *core, const struct core_input *input, uint32_t session)
-{
-    const struct wire_group_stat_req *message = input->message;
-    struct request *request = core_request_open(core, input, session, message->ids_count);
-
-    if (request == NULL)
-        return;
-    request->wait_ns = (uint64_t)message->wait_ms * NS_PER_MS;
-    for (uint32_t i = 0; i < message->ids_count; i++)
-        wait_or_answer(core, request, i);
-}
-
-void core_group_waits_look(struct core *core, struct bytes id)
-{
-    list_each (&core->group_waits, link, next) {
-        struct waiter *waiter = list_entry(link, struct waiter, link);
-        struct request *request = waiter->request;
-        const struct wire_group_stat_req *message = request->message;
-        uint32_t index = waiter->item;
-
-        if (!bytes_equal(message->ids[index].key, id))
-            continue;
-        core_waiter_end(core, waiter);
-        answer_info(core, request, index);
-    }
-}
-
-void core_group_stat_expire(struct core *core, struct request *request)
-{
-    struct list_link *link;
-
-    while ((link = list_first(&request->waiters)) != NULL) {
-        struct waiter *waiter = list_entry(link, struct waiter, of_request);
-        uint32_t index = waiter->item;
-
-        core_waiter_end(core, waiter);
-        answer_info(core, request, index);
-    }
-}
 
 /* ---- group_get ---- */
 
@@ -323,8 +151,10 @@ static enum snow_status get_group(struct core *core, const struct wire_group_get
                                         .keys_count = reply->members_count};
 
     core_read_touch_found(core, &as_lookup, numbers);
+    struct read_found found = {.numbers = numbers, .count = reply->members_count};
+
     if (message->operation != 0)
-        reply->lease_ms = core_read_remember(core, &as_lookup, session, numbers);
+        reply->lease_ms = core_read_remember(core, &as_lookup, session, &found);
     return SNOW_OK;
 }
 
@@ -354,6 +184,10 @@ static void remove_group(struct core *core, struct request *request, uint32_t it
     if (record == 0) {
         core_answer_status(core, request, item, core_is_ready(core) ? SNOW_NOT_FOUND : SNOW_UNKNOWN,
                            0, 0);
+        return;
+    }
+    if (core_is_guarded(core, record, message->flags)) {
+        core_answer_status(core, request, item, SNOW_IN_USE, 0, 0);
         return;
     }
     const struct group *group = core_group_at(core, record);

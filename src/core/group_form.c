@@ -379,7 +379,7 @@ static enum snow_status join_there(struct core *core, const struct wire_put_star
         membership->reason = size_reason(core, group->size);
         return SNOW_GROUP_SIZE_MISMATCH;
     }
-    if (((group->flags ^ said->flags) & (WIRE_GROUP_ATOMIC | WIRE_GROUP_CASCADE)) != 0) {
+    if (((group->flags ^ said->flags) & (WIRE_GROUP_ALL & ~WIRE_GROUP_ADOPT)) != 0) {
         membership->reason = "the group exists with other flags";
         return SNOW_INVALID;
     }

@@ -307,10 +307,17 @@ uint32_t core_seek_readable(struct core *core, struct sought *sought, uint32_t f
 
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session);
 void core_hold_return(struct core *core, const struct core_input *input, uint32_t session);
+/* What a read found: objects (0: none), and the key or block of the message that each is of. */
+struct read_found {
+    const uint32_t *numbers;
+    const uint32_t *positions; /* NULL: number i is of key i */
+    uint32_t count;
+};
 /* What all that tell places share.  Of `lookup` the operation, position, flags and count of keys
- * are looked at; numbers: an object a key, 0: none. */
+ * are looked at.  Remembers what was found; leases it if asked.  Returns the lease's
+ * milliseconds. */
 uint32_t core_read_remember(struct core *core, const struct wire_lookup_req *lookup,
-                            uint32_t session, const uint32_t *numbers);
+                            uint32_t session, const struct read_found *found);
 void core_read_touch_found(struct core *core, const struct wire_lookup_req *lookup,
                            const uint32_t *numbers);
 uint32_t core_found_flags(const struct object *object); /* WIRE_FOUND_* */
@@ -347,6 +354,8 @@ static inline uint64_t core_guard_tick(const struct core *core, uint64_t at_ns)
 /* ---- remove.c, pin.c, hint.c, query.c ---- */
 
 void core_remove(struct core *core, const struct core_input *input, uint32_t session);
+/* Without WIRE_REMOVE_FORCE an object, or with one of its members a group, is not to be removed. */
+bool core_is_guarded(const struct core *core, uint32_t unit, uint32_t flags);
 void core_remove_match(struct core *core, const struct core_input *input, uint32_t session);
 /* One of its closings is over.  removed: it is this removal's own. */
 void core_remove_match_done(struct core *core, struct request *request, bool removed,

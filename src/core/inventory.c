@@ -105,6 +105,7 @@ static void publish_version(struct core *core, uint32_t number, uint16_t row_fla
     if (row_flags & (WIRE_SLOT_SOFT_PIN | WIRE_SLOT_HARD_PIN))
         core_apply_pin(core, number,
                        row_flags & WIRE_SLOT_HARD_PIN ? OBJECT_HARD_PIN : OBJECT_SOFT_PIN);
+    core_group_waits_came(core, number);
 }
 
 /* Of two versions of a key the younger complete one wins; of two that are members of incarnations

@@ -158,30 +158,6 @@ static bool match_groups(struct core *core, struct walk *walk, uint32_t first, u
 
 /* ---- the answer ---- */
 
-/* Members of the groups that were found, for a lease on all of them. */
-static uint32_t *members_of(struct core *core, const struct walk *walk, uint32_t *count)
-{
-    uint32_t *numbers;
-    uint32_t total = 0;
-    uint32_t at = 0;
-
-    for (uint32_t i = 0; i < walk->reply->matched; i++)
-        total += core_group_at(core, walk->numbers[i])->present;
-    numbers = core_out(core, total, sizeof(*numbers));
-    for (uint32_t i = 0; i < walk->reply->matched; i++) {
-        const struct group *group = core_group_at(core, walk->numbers[i]);
-
-        for (uint32_t index = 0; index < group->capacity; index++) {
-            uint32_t number = group->members[index];
-
-            if (number != 0 && core_object(core, number)->state == OBJECT_READABLE)
-                numbers[at++] = number;
-        }
-    }
-    *count = total;
-    return numbers;
-}
-
 static void touch(struct core *core, const struct walk *walk)
 {
     uint32_t flags = walk->message->flags;
@@ -223,10 +199,11 @@ void core_match(struct core *core, const struct core_input *input, uint32_t sess
                                             .position = message->position,
                                             .flags = message->flags & 0xffffu,
                                             .keys_count = reply->matched};
-        const uint32_t *numbers =
-            groups ? members_of(core, &walk, &as_lookup.keys_count) : walk.numbers;
+        struct read_found found = {.numbers = walk.numbers, .count = reply->matched};
 
-        reply->lease_ms = core_read_remember(core, &as_lookup, session, numbers);
+        if (groups)
+            core_group_members_of(core, walk.numbers, reply->matched, &found);
+        reply->lease_ms = core_read_remember(core, &as_lookup, session, &found);
     }
     core_reply(core, input->token, WIRE_match, reply);
 }

@@ -34,10 +34,12 @@ static struct object *entry_object(struct core *core, const struct read_entry *e
 
 static int by_position(const void *a, const void *b)
 {
-    uint32_t left = ((const struct read_entry *)a)->position;
-    uint32_t right = ((const struct read_entry *)b)->position;
+    const struct read_entry *left = a;
+    const struct read_entry *right = b;
 
-    return left < right ? -1 : left > right;
+    if (left->position != right->position)
+        return left->position < right->position ? -1 : 1;
+    return left->object < right->object ? -1 : left->object > right->object; /* of one group */
 }
 
 static void sort_entries(struct read *read)
@@ -409,6 +411,8 @@ static void guard_object(struct core *core, struct object *object, uint32_t guar
         until = UINT32_MAX;
     if (until > object->guard)
         object->guard = (uint32_t)until;
+    if (object->grouped && until > core_object(core, object->prev)->guard)
+        core_object(core, object->prev)->guard = (uint32_t)until;
 }
 
 /* Places that a reply may hold beyond one replica of LIMIT_PARTS parts of each key: for copies, and
@@ -466,9 +470,8 @@ static uint32_t lease_left_ms(const struct core *core, const struct read *read)
     return (uint32_t)((read->timer.at_ns - core->now_ns) / NS_PER_MS);
 }
 
-/* Remembers what was found; leases it if asked.  Returns the lease's milliseconds. */
 uint32_t core_read_remember(struct core *core, const struct wire_lookup_req *lookup,
-                            uint32_t session, const uint32_t *numbers)
+                            uint32_t session, const struct read_found *found)
 {
     enum lease_kind kind = lookup->flags & WIRE_LOOKUP_PLACES ? LEASE_READ : LEASE_PROBE;
     bool hold = (lookup->flags & WIRE_LOOKUP_HOLD) != 0;
@@ -481,21 +484,24 @@ uint32_t core_read_remember(struct core *core, const struct wire_lookup_req *loo
     if (read == NULL)
         read = hold ? open_hold(core, session, lookup->operation)
                     : open_read(core, session, lookup->operation, kind);
-    if (read == NULL || !reserve_entries(core, read, lookup->keys_count))
+    if (read == NULL || !reserve_entries(core, read, found->count))
         return 0;
     uint32_t first = read->count;
 
-    for (uint32_t i = 0; i < lookup->keys_count; i++) {
-        if (numbers[i] == 0)
+    for (uint32_t i = 0; i < found->count; i++) {
+        uint32_t number = found->numbers[i];
+        uint32_t position = found->positions == NULL ? i : found->positions[i];
+
+        if (number == 0)
             continue;
         read->entries[read->count++] =
-            (struct read_entry){.gen = core_object(core, numbers[i])->gen,
-                                .object = numbers[i],
-                                .position = (lookup->position + i) & 0x7fffffff};
+            (struct read_entry){.gen = core_object(core, number)->gen,
+                                .object = number,
+                                .position = (lookup->position + position) & 0x7fffffff};
     }
     if (!hold)
         core->read_entries += read->count - first;
-    read->sorted = read->sorted && !further;
+    read->sorted = read->sorted && !further && found->positions == NULL;
     if ((lookup->flags & (WIRE_LOOKUP_LEASE | WIRE_LOOKUP_HOLD)) == 0 || read->count == first)
         return 0;
     uint32_t lease_ms = take_lease(core, read, first);
@@ -534,6 +540,24 @@ static void count_prefix(struct core *core, const struct wire_lookup_req *lookup
     core_count(core, CORE_METRIC_prefix_misses, lookup->keys_count - hits);
 }
 
+/* Of each key its group; with a lease, all members of these are what was found.  spare: places that
+ * the reply has room for.  False: the groups do not fit as well. */
+static bool look_up_groups(struct core *core, const struct wire_lookup_req *lookup, int64_t spare,
+                           struct wire_lookup_rep *reply, struct read_found *found)
+{
+    uint32_t *units = core_out(core, lookup->keys_count, sizeof(*units));
+    int64_t bytes = 0;
+
+    core_groups_of_keys(core, lookup, reply, units);
+    for (uint32_t i = 0; i < lookup->keys_count; i++)
+        bytes += CORE_GROUP_BYTES + (int64_t)reply->groups[i].id.size;
+    if ((lookup->flags & WIRE_LOOKUP_PLACES) && bytes > spare * CORE_PLACE_BYTES)
+        return false;
+    if (lookup->flags & WIRE_LOOKUP_LEASE)
+        core_group_members_of(core, units, lookup->keys_count, found);
+    return true;
+}
+
 void core_lookup(struct core *core, const struct core_input *input, uint32_t session)
 {
     const struct wire_lookup_req *lookup = input->message;
@@ -559,8 +583,15 @@ void core_lookup(struct core *core, const struct core_input *input, uint32_t ses
     core_count(core, CORE_METRIC_keys_looked_up, lookup->keys_count);
     count_prefix(core, lookup, numbers);
     core_read_touch_found(core, lookup, numbers);
+    struct read_found found = {.numbers = numbers, .count = lookup->keys_count};
+
+    if ((lookup->flags & WIRE_LOOKUP_GROUPS) &&
+        !look_up_groups(core, lookup, spare, reply, &found)) {
+        core_fail(core, input->token, WIRE_lookup, SNOW_LIMIT);
+        return;
+    }
     if (lookup->operation != 0)
-        reply->lease_ms = core_read_remember(core, lookup, session, numbers);
+        reply->lease_ms = core_read_remember(core, lookup, session, &found);
     core_reply(core, input->token, WIRE_lookup, reply);
 }
 

@@ -1,8 +1,9 @@
 /* Removal: by key, by pattern, of everything.
  *
  * Idea.  A removal closes at once and is answered when the holders acknowledged; leases, holds and
- *        pins do not stop it, P3 protects readers.  Only a guard does, unless forced.  Patterns
- *        walk the object pool in bounded steps, one removal a step, in turn.
+ *        pins do not stop it, P3 protects readers.  Only a guard does, unless forced: of what goes
+ *        as a group, that of any member.  Patterns walk the object pool in bounded steps, one
+ *        removal a step, in turn.
  * Invariants.
  *   D1  A repeated remove joins the one under way, and every other version on its way out: when it
  *       is answered, none of them can come back.
@@ -19,22 +20,33 @@
 #define STEP_PATTERN_BYTES 1024u
 #define PATTERN_BYTES_MIN 64u
 
-static bool is_guarded(const struct core *core, const struct object *object, uint32_t flags)
+bool core_is_guarded(const struct core *core, uint32_t unit, uint32_t flags)
 {
-    return (flags & WIRE_REMOVE_FORCE) == 0 && object->guard > core_guard_tick(core, core->now_ns);
+    return (flags & WIRE_REMOVE_FORCE) == 0 &&
+           core_object(core, unit)->guard > core_guard_tick(core, core->now_ns);
+}
+
+/* What goes with an object: itself, or the record of its group. */
+static uint32_t removed_with(const struct core *core, uint32_t number, uint32_t flags)
+{
+    const struct group *group = core_group_of(core, core_object(core, number));
+
+    if (group == NULL || ((flags & WIRE_REMOVE_GROUP) == 0 &&
+                          (group->flags & (WIRE_GROUP_ATOMIC | WIRE_GROUP_CASCADE)) == 0))
+        return number;
+    return group->record;
 }
 
 /* Alone, or with its group. */
 static void remove_object(struct core *core, uint32_t number, uint32_t flags)
 {
-    const struct group *group = core_group_of(core, core_object(core, number));
+    uint32_t unit = removed_with(core, number, flags);
 
-    if (group == NULL || ((flags & WIRE_REMOVE_GROUP) == 0 &&
-                          (group->flags & (WIRE_GROUP_ATOMIC | WIRE_GROUP_CASCADE)) == 0)) {
+    if (unit == number) {
         core_close(core, number, CLOSE_REMOVED);
         return;
     }
-    core_group_close(core, group->record, CLOSE_REMOVED);
+    core_group_close(core, unit, CLOSE_REMOVED);
     if (core_object(core, number)->state == OBJECT_READABLE)
         core_close(core, number, CLOSE_REMOVED); /* before its turn in a large group */
 }
@@ -61,7 +73,8 @@ static void remove_item(struct core *core, struct request *request, uint32_t ind
         readable = state == OBJECT_READABLE ? number : readable;
         closing = closing || state == OBJECT_CLOSING;
     }
-    if (readable != 0 && is_guarded(core, core_object(core, readable), remove->flags)) {
+    if (readable != 0 &&
+        core_is_guarded(core, removed_with(core, readable, remove->flags), remove->flags)) {
         core_answer_status(core, request, index, SNOW_IN_USE, 0, 0);
         return;
     }
@@ -221,7 +234,7 @@ static void match_object(struct core *core, struct request *request, uint32_t nu
     if ((!readable && object->state != OBJECT_CLOSING) || object->key == 0 ||
         !key_matches(request, core_object_key(core, number)))
         return;
-    if (readable && is_guarded(core, object, match->flags)) {
+    if (readable && core_is_guarded(core, removed_with(core, number, match->flags), match->flags)) {
         request->guarded++;
         return;
     }

@@ -52,6 +52,7 @@ static void answer_exists(struct core *core, struct request *request, uint32_t i
     if (core_object(core, number)->state != OBJECT_READABLE ||
         core_group_adopt(core, request, index, number))
         return;
+    grant->flags = WIRE_EXISTS_ELSEWHERE;
     grant->reason = bytes_of_string("it is there, but not in that group");
     core_count(core, CORE_METRIC_group_conflicts, 1);
 }

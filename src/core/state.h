@@ -71,7 +71,8 @@ struct object {
     uint16_t uses : 4;    /* up to OBJECT_USES_MAX */
     uint16_t flags : 12;  /* OBJECT_* */
     uint16_t segment;     /* of its first extent: the one in whose lists it stands */
-    uint32_t guard;       /* until this tick of 10 ms a remove needs force; 0: none */
+    uint32_t guard;       /* until this tick of 10 ms a remove needs force; 0: none.  Of a group:
+                           * the latest of its members */
 };
 _Static_assert(sizeof(struct object) == 48, "the object record has a budget");
 
@@ -657,7 +658,8 @@ struct core {
     struct index *group_holds;     /* id of a hold -> struct group_hold */
     struct index *holds_of_groups; /* record of a group -> struct group_hold of it */
     struct pool group_hold_pool;
-    struct list group_waits; /* items that wait for a group to be complete */
+    struct list group_waits;     /* items that wait for a group to be complete, by its id */
+    struct list group_key_waits; /* the same by the key of a member */
     struct pool group_writer_pool;
     struct index *group_writers; /* timer and session -> struct group_writer */
     struct pool group_absent_pool;

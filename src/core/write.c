@@ -478,6 +478,7 @@ void core_write_finish(struct core *core, uint32_t number, const struct write *w
         core_count(core, CORE_METRIC_pins_refused, 1); /* stored, not pinned */
     if (write->hint.flags != 0 && core_hint_set(core, number, &write->hint) != SNOW_OK)
         core_count(core, CORE_METRIC_busy, 1); /* stored, without an end: out of memory */
+    core_group_waits_came(core, number);
 }
 
 /* The write is a value now, or it came second in the cluster's order: a younger one is there.  old:

@@ -43,11 +43,15 @@ enum wire_slot_state {
 #define WIRE_PUT_DONE (1u << 1)    /* its chain is not continued: it goes first */
 #define WIRE_PUT_EXPIRES (1u << 2) /* after expires_ms */
 
+/* put_grant.flags of an item that EXISTS */
+#define WIRE_EXISTS_ELSEWHERE (1u << 0) /* it is not in the group that was said */
+
 /* put_group.flags */
 #define WIRE_GROUP_ATOMIC (1u << 0)  /* members are not seen before the group is complete */
 #define WIRE_GROUP_CASCADE (1u << 1) /* removing one member removes all */
 #define WIRE_GROUP_ADOPT (1u << 2)   /* what is there and in no group becomes a member as it is */
-#define WIRE_GROUP_ALL 0x7u
+#define WIRE_GROUP_NO_OFFLOAD (1u << 3) /* it is dropped, not moved to a slower tier */
+#define WIRE_GROUP_ALL 0xfu
 #define WIRE_GROUP_INDEX_ANY UINT32_MAX
 #define WIRE_GROUP_MISSING_MAX 64u
 
@@ -65,6 +69,9 @@ enum wire_group_hold {
     WIRE_GROUP_HOLD_JOIN = 1, /* or renew */
     WIRE_GROUP_HOLD_LEAVE = 2
 };
+
+/* group_asked.flags */
+#define WIRE_STAT_KEY (1u << 0) /* by the key of an object: its group, or itself alone */
 
 /* match_req.flags, above those of look-ups */
 #define WIRE_MATCH_GROUPS (1u << 16) /* the keys are ids of groups */
@@ -93,6 +100,9 @@ enum wire_group_hold {
     (1u << 6) /* during recovery, a value that may have been replaced will do */
 #define WIRE_LOOKUP_HOLD \
     (1u << 7) /* do not evict what was found until the lease is returned or the session ends */
+
+#define WIRE_LOOKUP_GROUPS \
+    (1u << 8) /* tell the group of each key too; a lease is on whole groups */
 
 /* found.flags, listed.flags */
 #define WIRE_FOUND_SOFT_PIN (1u << 0)

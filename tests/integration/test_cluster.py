@@ -101,6 +101,21 @@ class Commands(Case):
         status, _, errors = run("put", "x", "--group", "g", "--group-size", "3", *self.at, data=b"")
         self.assertEqual(status, 1)
         self.assertIn("GROUP_SIZE_MISMATCH", errors)
+        by_key = json.loads(run("group", "stat", "g/v", "--by-key", "--json", *self.at)[1])
+        self.assertEqual((by_key["group"], by_key["state"]), ("g", "complete"))
+        object_row = json.loads(run("stat", "g/v", "--json", *self.at)[1])
+        self.assertEqual(object_row["group"]["group"], "g")
+        self.assertIn(b"g: complete, 2 of 2 members", run("stat", "g/v", *self.at)[1])
+        run("put", "wide", "--group", "w", "--group-size", "100", "--group-index", "70",
+            "--no-offload", *self.at, data=b"1")
+        wide = json.loads(run("group", "stat", "w", "--json", *self.at)[1])
+        self.assertEqual(wide["missing"], [i for i in range(100) if i != 70])
+        self.assertTrue(wide["no_offload"])
+        text = run("group", "stat", "w", *self.at)[1].decode()
+        self.assertEqual(text.splitlines()[1],
+                         "  missing " + ", ".join(str(i) for i in range(100) if i != 70))
+        elsewhere = run("put", "g/v", "--group", "w", "--group-size", "100", *self.at, data=b"")
+        self.assertIn("but not in that group", elsewhere[2])
         self.assertEqual(run("group", "rm", "g", *self.at)[0], 0)
         self.assertEqual(run("exists", "g/k", *self.at)[0], 1)
         status, _, errors = run("group", "stat", "g", *self.at)
@@ -127,7 +142,8 @@ class Commands(Case):
             return json.loads(output)
 
         self.assertEqual(row("put", "json/a", data=b"abc"),
-                         {"key": "json/a", "status": "OK", "copies_missing": 0})
+                         {"key": "json/a", "status": "OK", "copies_missing": 0,
+                          "elsewhere": False})
         self.assertEqual(row("put", "json/a", data=b"abc")["status"], "EXISTS")
         self.assertEqual(row("put", "json/b", "--copies", "2", data=b"1")["copies_missing"], 1)
         with Folder() as folder:

@@ -258,8 +258,9 @@ static void check_members(struct model *model)
 
     for (uint32_t i = 0; i < IDS * MEMBERS; i++)
         keys[i] = key_of(model, i / MEMBERS, i % MEMBERS);
-    const struct wire_lookup_rep *reply = lookup_send(world_of(model), model->small.session, 0,
-                                                      WIRE_LOOKUP_PLACES, keys, IDS * MEMBERS);
+    const struct wire_lookup_rep *reply =
+        lookup_send(world_of(model), model->small.session, 0,
+                    WIRE_LOOKUP_PLACES | WIRE_LOOKUP_GROUPS, keys, IDS * MEMBERS);
 
     for (uint32_t i = 0; i < IDS * MEMBERS; i++) {
         const struct model_version *version = &model->there[i / MEMBERS];
@@ -267,6 +268,8 @@ static void check_members(struct model *model)
         bool present = version->number != 0 && (version->present & 1u << i % MEMBERS) != 0;
         bool whole = version->present + 1 == 1u << version->size;
 
+        assert_true(!present || (reply->groups[i].ggen == version->ggen &&
+                                 whole == (reply->groups[i].state == WIRE_GROUP_COMPLETE)));
         if (!present)
             assert_int_equal(found->status, SNOW_NOT_FOUND);
         else if ((flags_of(i / MEMBERS) & WIRE_GROUP_ATOMIC) && !whole)
@@ -280,10 +283,10 @@ static const struct wire_group_stat_rep *stat_all(struct model *model)
 {
     struct wire_group_stat_req *message = world_take(world_of(model), 1, sizeof(*message));
 
-    message->ids = world_take(world_of(model), IDS, sizeof(*message->ids));
-    message->ids_count = IDS;
+    message->groups = world_take(world_of(model), IDS, sizeof(*message->groups));
+    message->groups_count = IDS;
     for (uint32_t id = 0; id < IDS; id++)
-        message->ids[id].key = world_key(id_of(model, id));
+        message->groups[id].id = world_key(id_of(model, id));
     return world_ask(world_of(model), model->small.session, WIRE_group_stat, message, IDS, 1000)
         ->message;
 }

@@ -74,6 +74,42 @@ def test_atomic(store):
     assert store.group_stat("a")["atomic"]
 
 
+def test_group_of_a_key(dev, store):
+    store.put_many(keys("k", 3), [b"x"] * 3, member=members("k", 3, no_offload=True))
+    store.put("alone", b"xy")
+    found, info = store.exists("k.1", group=True, lease=True)
+    assert found and info["group"] == b"k" and info["lease"] > 0
+    assert (info["state"], info["size"], info["present"]) == ("complete", 3, 3)
+    assert info["no_offload"] and not info["atomic"]
+    found, info = store.exists("alone", group=True)
+    assert found and info["group"] is None and info["lease"] == 0
+    assert (info["state"], info["size"], info["present"]) == ("complete", 1, 1)
+    assert store.exists_many(["none", "k.0"], group=True)[0] == (False, None)
+    assert store.exists("k.0", group=False) is True
+    info = store.group_stat("k.1", by_key=True, lease=True)
+    assert info["group"] == b"k" and info["lease"] > 0 and info["missing"] == []
+    assert "group" not in store.group_stat("k")
+    assert store.group_stat("none", by_key=True) is None
+    # What a put of a key that is in another group says: nothing new; its group is told.
+    assert store.put("k.1", b"x", member=Member("other", 2, 0)) is False
+    with snowskin.Store(dev.master, guard=60) as reader:
+        assert reader.exists("k.2")
+    with pytest.raises(snowskin.InUseError):
+        store.group_remove("k")
+    assert store.group_remove("k", force=True) is True
+
+
+def test_missing_members_in_pages(store):
+    store.put("m", b"x", member=Member("m", 150, 149))
+    info, missing = store.group_stat("m"), []
+    while True:
+        missing += info["missing"]
+        if info["missing_next"] is None:
+            break
+        info = store.group_stat("m", missing_from=info["missing_next"])
+    assert missing == list(range(149))
+
+
 def test_hold(store):
     store.put_many(keys("h", 2), [b"x"] * 2, member=members("h", 2))
     hold = store.group_hold("h", 5)

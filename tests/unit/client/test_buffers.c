@@ -162,7 +162,7 @@ static void lists_that_do_not_fit(void **state)
         {.key = key_of("no list"), .buffer_count = 2, .from = "12345", .size = 5},
         {.key = key_of("null"), .buffers = none, .buffer_count = 1, .size = 5},
         {.key = key_of("overflow"), .buffers = huge, .buffer_count = 2, .size = 5},
-        {.key = key_of("reserved"), .from = "12345", .size = 5, .reserved = {0, 1}},
+        {.key = key_of("reserved"), .from = "12345", .size = 5, .reserved = {1}},
         {.key = key_of("many"), .buffers = many, .buffer_count = LIMIT_ITEM_BUFFERS + 1},
         {.key = key_of("good"), .buffers = two, .buffer_count = 2, .size = 5},
     };
@@ -210,9 +210,9 @@ static void ranges_that_do_not_fit(void **state)
 static void reserved_members(void **state)
 {
     struct cluster *cluster = *state;
-    struct snow_call call = {.reserved = {0, 0, 7}};
+    struct snow_call call = {.reserved = {0, 7}};
     struct snow_stat stat = {.key = key_of("k")};
-    struct snow_item item = {.key = key_of("k"), .reserved = {0, 1}};
+    struct snow_item item = {.key = key_of("k"), .reserved = {1}};
     struct snow_options options;
     struct snow_client *client = NULL;
     const char *reason = "";

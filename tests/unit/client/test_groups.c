@@ -110,6 +110,111 @@ static void whole(void **state)
     assert_int_equal(stat_of(client, "none").status, SNOW_NOT_FOUND);
 }
 
+/* What is told of the group of a key, by exists and by group_stat. */
+static void by_key(void **state)
+{
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    struct snow_stat stats[] = {
+        {.key = key_of("g.2")}, {.key = key_of("alone")}, {.key = key_of("none")}, {.key = {0}}};
+    struct snow_group_more mores[4] = {0};
+    struct snow_group_info infos[4] = {0};
+    struct snow_call call = {.groups = infos, .flags = SNOW_CALL_LEASE};
+    struct snow_put put = {
+        .key = key_of("alone"), .from = "x", .size = 1, .depth = SNOW_DEPTH_UNKNOWN};
+
+    put_members(client, "g", 0, SIZE, 0, false);
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_OK);
+    for (int i = 0; i < 4; i++)
+        infos[i].more = &mores[i];
+    assert_int_equal(snow_exists(client, stats, 4, &call), SNOW_NOT_FOUND);
+    assert_int_equal(stats[0].status, SNOW_OK);
+    assert_int_equal(infos[0].status, SNOW_OK);
+    assert_int_equal(infos[0].state, SNOW_GROUP_COMPLETE);
+    assert_int_equal(infos[0].present, SIZE);
+    assert_int_equal(mores[0].id_size, 1);
+    assert_memory_equal(mores[0].id, "g", 1);
+    assert_true(mores[0].lease_ms > 0);
+    assert_int_equal(infos[1].size, 1);
+    assert_int_equal(infos[1].state, SNOW_GROUP_COMPLETE);
+    assert_int_equal(mores[1].id_size, 0);
+    assert_int_equal(infos[2].status, SNOW_NOT_FOUND);
+    assert_int_equal(infos[3].status, SNOW_INVALID);
+    /* Calls that tell no groups say so. */
+    assert_int_equal(snow_put(client, &put, 1, &call), SNOW_INVALID);
+    assert_string_equal(snow_reason(), "flags: one that this call does not know");
+    call.flags = 0;
+    assert_int_equal(snow_put(client, &put, 1, &call), SNOW_INVALID);
+    assert_string_equal(snow_reason(), "groups: this call tells none");
+    /* By group_stat, which waits and tells what is missing. */
+    struct snow_group_info info = {.id = key_of("g.2"), .by_key = 1, .more = &mores[0]};
+    struct snow_item item = {.key = key_of("g.4")};
+
+    assert_int_equal(snow_remove(client, &item, 1, NULL), SNOW_OK);
+    call = (struct snow_call){.flags = SNOW_CALL_LEASE};
+    assert_int_equal(snow_group_stat(client, &info, 1, &call), SNOW_OK);
+    assert_int_equal(info.missing_count, 1);
+    assert_int_equal(info.missing[0], 4);
+    assert_int_equal(info.missing_next, SNOW_GROUP_INDEX_ANY);
+    assert_true(mores[0].lease_ms > 0);
+    info.missing_from = 5;
+    assert_int_equal(snow_group_stat(client, &info, 1, NULL), SNOW_OK);
+    assert_int_equal(info.missing_count, 0);
+    assert_int_equal(mores[0].lease_ms, 0);
+    info.by_key = 2;
+    assert_int_equal(snow_group_stat(client, &info, 1, NULL), SNOW_INVALID);
+    info = (struct snow_group_info){.id = key_of("none"), .by_key = 1};
+    assert_int_equal(snow_group_stat(client, &info, 1, NULL), SNOW_NOT_FOUND);
+}
+
+/* A put of a key that is there tells whether it is in the group that was said. */
+static void exists_elsewhere(void **state)
+{
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    struct snow_member member = {.group = key_of("h"), .size = 2};
+    struct snow_put put = {.key = key_of("g.1"),
+                           .from = "x",
+                           .size = 1,
+                           .depth = SNOW_DEPTH_UNKNOWN,
+                           .member = &member};
+    struct snow_writer *writer;
+
+    put_members(client, "g", 0, SIZE, 0, false);
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_OK);
+    assert_int_equal(put.status, SNOW_EXISTS);
+    assert_int_equal(put.elsewhere, 1);
+    put.elsewhere = 0;
+    put.from = NULL;
+    assert_int_equal(snow_writer_open(client, &put, 0, NULL, &writer), SNOW_EXISTS);
+    assert_int_equal(put.elsewhere, 1);
+    put.from = "x";
+    member = (struct snow_member){.group = key_of("g"), .size = SIZE, .index = 1};
+    assert_int_equal(snow_put(client, &put, 1, NULL), SNOW_OK);
+    assert_int_equal(put.status, SNOW_EXISTS);
+    assert_int_equal(put.elsewhere, 0);
+}
+
+/* One guarded member keeps the group from being removed. */
+static void guarded(void **state)
+{
+    struct cluster *cluster = *state;
+    struct snow_options options;
+    struct snow_client *guard = NULL;
+    struct snow_stat stat = {.key = key_of("g.3")};
+    struct snow_item item = {.key = key_of("g")};
+    struct snow_call force = {.flags = SNOW_CALL_FORCE};
+
+    snow_options_init(&options);
+    options.master = master_address(cluster->master);
+    options.guard_ms = 60000;
+    assert_int_equal(snow_open(&options, &guard, NULL), SNOW_OK);
+    put_members(cluster->client, "g", 0, SIZE, 0, false);
+    assert_int_equal(snow_exists(guard, &stat, 1, NULL), SNOW_OK);
+    assert_int_equal(snow_group_remove(cluster->client, &item, 1, NULL), SNOW_IN_USE);
+    assert_int_equal(stat_of(cluster->client, "g").state, SNOW_GROUP_COMPLETE);
+    assert_int_equal(snow_group_remove(cluster->client, &item, 1, &force), SNOW_OK);
+    snow_close(guard);
+}
+
 static void long_names(void **state)
 {
     struct snow_client *client = ((struct cluster *)*state)->client;
@@ -372,6 +477,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(whole, setup, teardown),
         cmocka_unit_test_setup_teardown(whole, setup_tcp, teardown),
+        cmocka_unit_test_setup_teardown(by_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(exists_elsewhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(guarded, setup, teardown),
         cmocka_unit_test_setup_teardown(long_names, setup, teardown),
         cmocka_unit_test_setup_teardown(long_names, setup_tcp, teardown),
         cmocka_unit_test_setup_teardown(broken_and_healed, setup, teardown),

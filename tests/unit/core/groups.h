@@ -127,9 +127,9 @@ static inline struct world_request *group_stat_send(struct small_world *small, c
     struct wire_group_stat_req *message = world_take(&small->world, 1, sizeof(*message));
 
     message->wait_ms = wait_ms;
-    message->ids = world_take(&small->world, 1, sizeof(*message->ids));
-    message->ids_count = 1;
-    message->ids[0].key = world_key(id);
+    message->groups = world_take(&small->world, 1, sizeof(*message->groups));
+    message->groups_count = 1;
+    message->groups[0].id = world_key(id);
     return world_ask(&small->world, small->session, WIRE_group_stat, message, 1, 60000);
 }
 
