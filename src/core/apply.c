@@ -22,6 +22,10 @@ void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason r
 {
     struct object *object = core_object(core, number);
 
+    /* P4, Y4: what is evicted of a group goes with it; the simulator's checker sees it otherwise. */
+    ASSERT(reason != CLOSE_EVICTED || FAULT(core->faults, member_alone) ||
+           core_object_state(core, number) == OBJECT_CLOSING ||
+           core_group_of(core, object) == NULL);
     if (object->state == OBJECT_READABLE) {
         core_copy_object_gone(core, number);
         core_second_object_gone(core, number);

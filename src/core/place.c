@@ -477,7 +477,7 @@ enum snow_status core_place(struct core *core, struct request *request, uint32_t
         struct segment *segment;
         uint32_t taken = 0;
 
-        choice.taken_count = *count;
+        choice.taken_count = FAULT(core->faults, copies_together) ? 0 : *count;
         segment = choose(core, request, &choice);
         if (segment == NULL && replica > 0)
             break; /* fewer nodes than copies: a shortfall */

@@ -102,6 +102,14 @@ struct world_host *actor_host(struct actor *actor);
 
 struct operator;
 #define CLUSTER_GROUPS 16u /* that ranks work on */
+#define CLUSTER_MEMBERS 4u /* of each */
+
+/* A member whose last put stored two copies. */
+struct sim_doubled {
+    bool known;
+    uint64_t suspects; /* times a node had been silent when that put began */
+    uint64_t puts;     /* of it, begun so far */
+};
 
 struct cluster {
     struct world *world;
@@ -128,6 +136,7 @@ struct cluster {
     uint64_t group_seen[CLUSTER_GROUPS];       /* the highest ggen that a rank was told */
     uint64_t group_gone[CLUSTER_GROUPS];       /* up to this ggen its versions were removed, */
     uint64_t group_gone_ns[CLUSTER_GROUPS];    /* which was answered then */
+    struct sim_doubled doubled[CLUSTER_GROUPS][CLUSTER_MEMBERS];
     struct probes probes;
 };
 

@@ -8,7 +8,8 @@
  *            version that was removed, and that answered OK, is never told of again.  Where nothing
  *            fails, no group that was whole loses a member but by a rank's remove, or while a node
  *            is silent (one that was drained and starts again); and a group that this rank holds
- *            is there until its hold ends.
+ *            is there until its hold ends.  Where every object has two copies, a group whose members
+ *            were all stored so loses none of them while no more than one node falls silent.
  * Threads.  One. */
 #include "sim/ranks.h"
 
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEMBERS 4u
+#define MEMBERS CLUSTER_MEMBERS
 #define DEADLINE_MS 6000u
 #define HOLD_MS 2000u
 #define REST_NS_MAX (300 * NS_PER_MS)
@@ -37,6 +38,7 @@ struct rank {
     uint32_t count;            /* of members in a put */
     uint32_t indexes[MEMBERS]; /* of these */
     uint64_t attempts[MEMBERS];
+    struct sim_doubled before[MEMBERS]; /* what was known of a member when its put began */
     char id[24];
     char parent[24];
     char names[MEMBERS][24];
@@ -95,6 +97,58 @@ static uint32_t key_of(const struct rank *rank, uint32_t index)
     return HISTORY_KEYS + rank->group * MEMBERS + index;
 }
 
+/* ---- two copies ----------------------------------------------------------------------------- */
+
+static struct sim_doubled *doubled_of(const struct rank *rank, uint32_t index)
+{
+    return &rank->cluster->doubled[rank->group][index];
+}
+
+static void doubled_begin(struct rank *rank, uint32_t item)
+{
+    struct sim_doubled *doubled = doubled_of(rank, rank->indexes[item]);
+
+    doubled->puts++;
+    rank->before[item] = (struct sim_doubled){.known = doubled->known,
+                                              .suspects = cluster_metric(rank->cluster, "suspects"),
+                                              .puts = doubled->puts};
+    doubled->known = false;
+}
+
+/* EXISTS: it is as it was, unless somebody else puts it too. */
+static void doubled_end(struct rank *rank, uint32_t item)
+{
+    const struct snow_put *put = &rank->puts[item];
+    const struct sim_doubled *before = &rank->before[item];
+    struct sim_doubled *doubled = doubled_of(rank, rank->indexes[item]);
+
+    if (doubled->puts != before->puts)
+        return;
+    if (put->status == SNOW_EXISTS) {
+        doubled->known = before->known;
+        return;
+    }
+    doubled->known = put->status == SNOW_OK && put->shortfall == 0;
+    doubled->suspects = before->suspects;
+}
+
+/* Every member has two copies, and at most one node fell silent since.  Atomic groups are left out:
+ * a put of theirs may be of a version that is not there yet. */
+static bool survives_one_node(const struct rank *rank)
+{
+    uint64_t suspects = cluster_metric(rank->cluster, "suspects");
+
+    if (rank->cluster->plan.copies != 2 || rank->group % 4 == 3)
+        return false;
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        const struct sim_doubled *doubled = doubled_of(rank, i);
+
+        if (!doubled->known || suspects > doubled->suspects + 1)
+            return false;
+    }
+    return true;
+}
+
 /* ---- putting -------------------------------------------------------------------------------- */
 
 static enum history_end end_of(enum snow_status status)
@@ -132,6 +186,7 @@ static void on_put(struct client_put_op *op)
             cluster_find(cluster, "groups: a put of a member is refused: %s, %s",
                          snow_status_name(status), op->reason);
         world_note(cluster->world, &status, sizeof(status));
+        doubled_end(rank, i);
     }
     rest(rank);
 }
@@ -159,6 +214,8 @@ static void start_put(struct rank *rank)
         rank->attempts[i] =
             history_put_begin(cluster->history, key_of(rank, index), size, false, now_of(rank));
         history_fill(rank->attempts[i], rank->bytes[i], size);
+        rank->indexes[i] = index;
+        doubled_begin(rank, i);
         rank->members[i] = (struct snow_member){.group = {.at = rank->id, .size = strlen(rank->id)},
                                                 .size = MEMBERS,
                                                 .index = index,
@@ -201,6 +258,8 @@ static void on_read(struct client_group_get_op *op)
     if ((status == SNOW_NOT_FOUND || status == SNOW_GONE) && is_held(rank))
         cluster_find(cluster, "groups: what this rank holds is gone: %s", snow_status_name(status));
     note_version(rank, rank->read.ggen);
+    if (status == SNOW_GROUP_BROKEN && survives_one_node(rank))
+        cluster_find(cluster, "groups: one node fell silent, and a member with two copies is lost");
     if (status == SNOW_OK && op->oldest_gen <= rank->read.ggen)
         cluster_find(cluster, "groups: a member is older than its group");
     for (uint32_t i = 0; i < MEMBERS && status == SNOW_OK; i++) {
@@ -252,6 +311,10 @@ static void on_stat(struct client_group_stat_op *op)
         if (info->state == SNOW_GROUP_DEGRADED && cluster->plan.must_make_room && !rank->away &&
             cluster_metric(cluster, "suspects") == rank->suspects)
             cluster_find(cluster, "groups: a member was lost, its group was not");
+        if (info->state == SNOW_GROUP_DEGRADED && survives_one_node(rank))
+            cluster_find(cluster,
+                         "groups: one node fell silent, and a group with two copies of all is not "
+                         "whole");
         if (((info->flags & SNOW_GROUP_ATOMIC) != 0) != (rank->group % 4 == 3))
             cluster_find(cluster, "groups: a group has not the flags that it was put with");
     }
