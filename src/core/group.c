@@ -31,12 +31,6 @@
 #define CAPACITY_MIN 4u
 #define STEP_MEMBERS LIMIT_STEP_OBJECTS
 
-struct group *core_group_at(const struct core *core, uint32_t record)
-{
-    ASSERT(core_object(core, record)->state == OBJECT_GROUP);
-    return pool_at(&core->groups, core_object(core, record)->place);
-}
-
 struct bytes core_group_id(const struct core *core, uint32_t record)
 {
     return keys_at(core->keys, core_object(core, record)->key);
@@ -382,10 +376,8 @@ uint32_t core_group_first_member(const struct core *core, uint32_t record)
     return 0;
 }
 
-uint16_t core_group_segment(const struct core *core, struct bytes id)
+uint16_t core_group_segment(const struct core *core, uint32_t record)
 {
-    struct key_hash hash = core_key_hash(id);
-    uint32_t record = id.size == 0 ? 0 : core_group_find(core, &hash);
     const struct group *group = record == 0 ? NULL : core_group_at(core, record);
 
     for (uint32_t i = 0; group != NULL && i < group->capacity; i++) {

@@ -6,7 +6,13 @@
 
 /* ---- group.c ---- */
 
-struct group *core_group_at(const struct core *core, uint32_t record);
+static inline struct group *core_group_at(const struct core *core, uint32_t record)
+{
+    const struct object *unit = core_object(core, record);
+
+    ASSERT(unit->state == OBJECT_GROUP);
+    return (struct group *)pool_at(&core->groups, unit->place);
+}
 struct bytes core_group_id(const struct core *core, uint32_t record);
 
 /* Walks the groups of an id that are not CLOSING. */
@@ -32,7 +38,7 @@ void core_groups_close_step(struct core *core);
 uint32_t core_group_member(const struct group *group, uint32_t index);      /* an object; 0: none */
 uint32_t core_group_first_member(const struct core *core, uint32_t record); /* READABLE */
 /* Where the first member lies that it has, or that is being written; UINT16_MAX: none. */
-uint16_t core_group_segment(const struct core *core, struct bytes id);
+uint16_t core_group_segment(const struct core *core, uint32_t record);
 /* WIRE_GROUP_INDEX_ANY: all are taken. */
 uint32_t core_group_free_index(const struct group *group);
 /* A write of this member is open: until core_group_unreserve.  NO_MEMORY. */
@@ -147,9 +153,13 @@ struct membership {
 };
 /* OK; NO_SPACE: not yet, others are being formed; else why not.  old: the value that it is to
  * replace, or 0. */
-MUST_CHECK enum snow_status core_group_admit(struct core *core, const struct request *request,
+MUST_CHECK enum snow_status core_group_admit(struct core *core, struct request *request,
                                              uint32_t item, uint32_t old,
                                              struct membership *membership);
+/* The id of a group that a put says, with its hash, and as core_group_find that group: looked for
+ * once for members that follow each other. */
+const struct key_hash *core_group_said(struct request *request, uint32_t group);
+uint32_t core_group_find_said(const struct core *core, struct request *request, uint32_t group);
 /* The place of an item that was admitted, for this object of that session's.  NO_MEMORY. */
 MUST_CHECK enum snow_status core_group_reserve_for(struct core *core,
                                                    const struct membership *membership,
@@ -162,16 +172,15 @@ bool core_group_counts_late(struct core *core, uint32_t number);
 /* The item was admitted but not granted. */
 void core_group_dismiss(struct core *core, const struct membership *membership);
 /* The item has to wait until a group is formed. */
-bool core_group_must_wait(const struct core *core, const struct request *request, uint32_t item);
+bool core_group_must_wait(const struct core *core, struct request *request, uint32_t item);
 /* Its group is being formed and admitted, so it goes before others, in the order of admission: the
  * group's ggen; else 0. */
-uint64_t core_group_admitted(const struct core *core, const struct request *request, uint32_t item);
+uint64_t core_group_admitted(const struct core *core, struct request *request, uint32_t item);
 /* Of groups that stand in each other's way the youngest one gives up, for the one of this ggen.
  * False: that is the youngest. */
 bool core_group_yield(struct core *core, uint64_t ggen);
 /* What is there becomes a member as it is.  True: it is one now, or was. */
-bool core_group_adopt(struct core *core, const struct request *request, uint32_t item,
-                      uint32_t number);
+bool core_group_adopt(struct core *core, struct request *request, uint32_t item, uint32_t number);
 
 /* ---- group_learn.c: inventories ---- */
 

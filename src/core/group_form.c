@@ -123,6 +123,8 @@ const struct wire_put_member *core_member_of(const struct wire_put_start_req *pu
     uint32_t from = 0;
     uint32_t to = put->members_count;
 
+    if (item < to && put->members[item].item == item) /* as where every item is a member */
+        return &put->members[item];
     while (from < to) {
         uint32_t middle = (from + to) / 2;
 
@@ -182,8 +184,10 @@ static struct bytes encode_extra(struct core *core, uint32_t record, uint32_t in
         .parent_high = parent.high,
     };
 
-    at = core_out(core, LIMIT_EXTRA_SIZE, 1);
-    writer_init(&writer, at, LIMIT_EXTRA_SIZE, WIRE_VERSION);
+    size_t size = wire_group_extra_size_min(WIRE_VERSION) + extra.id.size;
+
+    at = core_out(core, size, 1);
+    writer_init(&writer, at, size, WIRE_VERSION);
     wire_group_extra_encode(&writer, &extra);
     ASSERT(!writer.failed);
     return bytes_of(at, writer_size(&writer));
@@ -252,11 +256,11 @@ static void note_member(struct core *core, struct group *group, uint64_t bytes)
     timer->reserved = bytes * group->size;
 }
 
+/* id: of said. */
 static enum snow_status begin_group(struct core *core, const struct wire_put_start_req *put,
                                     uint32_t item, const struct wire_put_group *said,
-                                    struct membership *membership)
+                                    const struct key_hash *id, struct membership *membership)
 {
-    struct key_hash id = core_key_hash(said->id);
     uint64_t bytes = whole_bytes(put, item, said);
 
     if (said->size > 0 && bytes > core->pool_bytes && core->missing == 0) {
@@ -265,7 +269,7 @@ static enum snow_status begin_group(struct core *core, const struct wire_put_sta
     }
     if (said->size > 0 && !is_admitted_with(core, bytes))
         return SNOW_NO_SPACE;
-    membership->record = core_group_create(core, &id, core_next_gen(core), said->size, said->flags);
+    membership->record = core_group_create(core, id, core_next_gen(core), said->size, said->flags);
     if (membership->record == 0)
         return SNOW_NO_MEMORY;
     struct group *group = core_group_at(core, membership->record);
@@ -353,15 +357,52 @@ static bool is_still_learned(const struct core *core, const struct group *group,
            bytes_equal(core_object_key(core, number), key);
 }
 
-/* The group that an item goes into; 0: it is to be begun.  *shadow: beside one that is there. */
-static uint32_t target_of(const struct core *core, const struct wire_put_start_req *put,
-                          uint32_t item, const struct wire_put_group *said, bool *shadow)
+const struct key_hash *core_group_said(struct request *request, uint32_t group)
 {
-    struct key_hash id = core_key_hash(said->id);
-    uint32_t there = core_group_find(core, &id);
+    const struct wire_put_start_req *put = request->message;
 
-    *shadow = core_put_is_shadow(core, &put->items[item], said, there);
-    return *shadow ? core_group_shadow(core, &id) : there;
+    if (request->said_of != group + 1) {
+        request->said = core_key_hash(put->groups[group].id);
+        request->said_of = group + 1;
+        request->said_record = 0;
+    }
+    return &request->said;
+}
+
+/* It is still the group that its id names: one that is no shadow is the only one, but while
+ * inventories come in. */
+static bool is_still_there(const struct core *core, uint32_t record, uint64_t ggen)
+{
+    if (record == 0 || core->groups_recovering != 0 ||
+        core_object(core, record)->state != OBJECT_GROUP)
+        return false;
+    const struct group *group = core_group_at(core, record);
+
+    return group->ggen == ggen && group->state != WIRE_GROUP_CLOSING &&
+           (group->flags & GROUP_SHADOW) == 0;
+}
+
+uint32_t core_group_find_said(const struct core *core, struct request *request, uint32_t group)
+{
+    const struct key_hash *id = core_group_said(request, group);
+
+    if (is_still_there(core, request->said_record, request->said_ggen))
+        return request->said_record;
+    request->said_record = core_group_find(core, id);
+    request->said_ggen =
+        request->said_record == 0 ? 0 : core_group_at(core, request->said_record)->ggen;
+    return request->said_record;
+}
+
+/* The group that an item goes into; 0: it is to be begun.  *shadow: beside one that is there. */
+static uint32_t target_of(const struct core *core, struct request *request, uint32_t item,
+                          const struct wire_put_member *member, bool *shadow)
+{
+    const struct wire_put_start_req *put = request->message;
+    uint32_t there = core_group_find_said(core, request, member->group);
+
+    *shadow = core_put_is_shadow(core, &put->items[item], &put->groups[member->group], there);
+    return *shadow ? core_group_shadow(core, &request->said) : there;
 }
 
 static enum snow_status join_there(struct core *core, const struct wire_put_start_req *put,
@@ -400,7 +441,7 @@ static enum snow_status join_there(struct core *core, const struct wire_put_star
     return status;
 }
 
-enum snow_status core_group_admit(struct core *core, const struct request *request, uint32_t item,
+enum snow_status core_group_admit(struct core *core, struct request *request, uint32_t item,
                                   uint32_t old, struct membership *membership)
 {
     const struct wire_put_start_req *put = request->message;
@@ -414,14 +455,15 @@ enum snow_status core_group_admit(struct core *core, const struct request *reque
     const struct wire_put_group *said = &put->groups[member->group];
     bool shadow;
 
-    membership->record = target_of(core, put, item, said, &shadow);
+    membership->record = target_of(core, request, item, member, &shadow);
     if (membership->record == 0) {
         if (member->index != WIRE_GROUP_INDEX_ANY &&
             member->index >= (said->size > 0 ? said->size : LIMIT_GROUP_SIZE)) {
             membership->reason = "no such index in a group of that size";
             return SNOW_INVALID;
         }
-        status = begin_group(core, put, item, said, membership);
+        status =
+            begin_group(core, put, item, said, core_group_said(request, member->group), membership);
         if (status == SNOW_OK && shadow)
             core_group_at(core, membership->record)->flags |= GROUP_SHADOW;
         membership->index = member->index == WIRE_GROUP_INDEX_ANY ? 0 : member->index;
@@ -478,8 +520,8 @@ uint64_t core_group_whole_bytes(const struct core *core, uint32_t record)
 }
 
 /* The group of an item as it is now; NULL: none yet. */
-static struct group *group_of_item(const struct core *core, const struct request *request,
-                                   uint32_t item, const struct wire_put_group **said)
+static struct group *group_of_item(const struct core *core, struct request *request, uint32_t item,
+                                   const struct wire_put_group **said)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_member *member =
@@ -490,12 +532,12 @@ static struct group *group_of_item(const struct core *core, const struct request
         return NULL;
     *said = &put->groups[member->group];
     bool shadow;
-    uint32_t record = target_of(core, put, item, *said, &shadow);
+    uint32_t record = target_of(core, request, item, member, &shadow);
 
     return record == 0 ? NULL : core_group_at(core, record);
 }
 
-bool core_group_must_wait(const struct core *core, const struct request *request, uint32_t item)
+bool core_group_must_wait(const struct core *core, struct request *request, uint32_t item)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_group *said;
@@ -505,7 +547,7 @@ bool core_group_must_wait(const struct core *core, const struct request *request
     return !is_admitted_with(core, whole_bytes(put, item, said));
 }
 
-uint64_t core_group_admitted(const struct core *core, const struct request *request, uint32_t item)
+uint64_t core_group_admitted(const struct core *core, struct request *request, uint32_t item)
 {
     const struct wire_put_group *said;
     const struct group *group = group_of_item(core, request, item, &said);
@@ -525,8 +567,7 @@ bool core_group_yield(struct core *core, uint64_t ggen)
     return true;
 }
 
-bool core_group_adopt(struct core *core, const struct request *request, uint32_t item,
-                      uint32_t number)
+bool core_group_adopt(struct core *core, struct request *request, uint32_t item, uint32_t number)
 {
     const struct wire_put_start_req *put = request->message;
     const struct wire_put_member *member =

@@ -62,10 +62,15 @@ static void rearm(struct core *core, struct group_timer *timer)
 
 void core_group_progress(struct core *core, struct group *group)
 {
+    struct group_timer *timer;
+
     if (group->state != WIRE_GROUP_FORMING || group->timer == 0)
         return;
-    timer_at(core, group->timer)->progress_ns = core->now_ns;
-    rearm(core, timer_at(core, group->timer));
+    timer = timer_at(core, group->timer);
+    if (timer->progress_ns == core->now_ns && wheel_is_armed(&timer->timer))
+        return; /* another member came in this step */
+    timer->progress_ns = core->now_ns;
+    rearm(core, timer);
 }
 
 static void come(struct core *core, struct group_timer *timer)
@@ -90,7 +95,11 @@ enum snow_status core_group_writer_add(struct core *core, const struct group *gr
     uint32_t number;
     enum snow_status status;
 
-    if (group->state != WIRE_GROUP_FORMING ||
+    if (group->state != WIRE_GROUP_FORMING)
+        return SNOW_OK;
+    const struct list_link *last = list_last(&timer_at(core, group->timer)->writers);
+
+    if ((last != NULL && list_entry(last, struct group_writer, of_group)->session == session) ||
         find_writer(core, group->timer, session, &number) != NULL)
         return SNOW_OK;
     status = pool_take(&core->group_writer_pool, &number);

@@ -4,13 +4,6 @@
 
 #include "core/state.h"
 
-/* A key with its hash, computed once. */
-struct key_hash {
-    struct bytes key;
-    uint64_t hash; /* hash_key(CORE_TENANT, key).low */
-    uint64_t high; /* its other half; 0 where `hash` is no key's */
-};
-
 static inline struct key_hash core_key_hash(struct bytes key)
 {
     struct hash128 hash = hash_key(CORE_TENANT, key);

@@ -25,6 +25,13 @@
 #define CORE_DEPTH_UNKNOWN UINT16_MAX
 #define CORE_TENANT 0u /* the one name space until tenants come */
 
+/* A key with its hash, computed once. */
+struct key_hash {
+    struct bytes key;
+    uint64_t hash; /* hash_key(CORE_TENANT, key).low */
+    uint64_t high; /* its other half; 0 where `hash` is no key's */
+};
+
 /* ---- objects ---- */
 
 enum object_state {
@@ -358,9 +365,13 @@ struct request {
     uint16_t type;
     uint16_t segment; /* put: where the request's objects go now; UINT16_MAX: not chosen */
     uint16_t lacking; /* put: the segment that lacked room at the last attempt; UINT16_MAX: none */
-    bool lacking_first; /* that was for replica 0 */
-    bool scraps;        /* put: no window was found, its objects take pieces of any size */
-    uint64_t placed;    /* put: bytes placed in `segment` so far */
+    bool lacking_first;   /* that was for replica 0 */
+    bool scraps;          /* put: no window was found, its objects take pieces of any size */
+    uint64_t placed;      /* put: bytes placed in `segment` so far */
+    struct key_hash said; /* put: id of the group of the last member that was looked at */
+    uint32_t said_of;     /* of that group, and 1; 0: none yet */
+    uint32_t said_record; /* that group; 0: none, or not known */
+    uint64_t said_ggen;   /* its ggen: whether said_record still is it */
     const void *message;
     /* remove_match: its job. */
     struct list_link job;    /* in core->jobs */

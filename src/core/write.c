@@ -318,7 +318,7 @@ static void follow_put(struct core *core, struct request *request)
     if (put->segment.size > 0 || put->host.size > 0)
         return;
     if (put->groups_count > 0)
-        request->segment = core_group_segment(core, put->groups[0].id);
+        request->segment = core_group_segment(core, core_group_find_said(core, request, 0));
     if (request->segment == UINT16_MAX && put->continues != 0)
         request->segment = core_read_segment(core, request->session, put->continues);
 }
