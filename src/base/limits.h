@@ -59,6 +59,8 @@
 #define LIMIT_LIST_ROWS 200u          /* rows of one list reply: keys of 4 KiB fit in a frame */
 #define LIMIT_INVENTORY_SLOTS 4096u   /* slots that one inventory message tells */
 #define LIMIT_INVENTORY_ROWS 256u     /* rows of one inventory message */
+#define LIMIT_VERIFY_PARTS 16u        /* of an object that nodes compare with their checksums */
+#define LIMIT_VERIFY_BYTES (64 * MIB) /* of one of them: a few milliseconds of its node */
 #define LIMIT_COPIES_PER_NODE 16u     /* under way to a node, and from one */
 #define LIMIT_TASKS 256u              /* of operators: under way, or ended and still told of */
 #define LIMIT_STEP_OBJECTS 256u       /* objects that one bounded step looks at */

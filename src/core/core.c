@@ -283,6 +283,7 @@ static void take_message(struct core *core, const struct core_input *input)
     case WIRE_inventory:
     case WIRE_forget:
     case WIRE_copy:
+    case WIRE_verify:
     case WIRE_freed:
     case WIRE_grown:
     case WIRE_unmount:
@@ -303,6 +304,8 @@ static void take_message(struct core *core, const struct core_input *input)
         core_forget_reply(core, node, input->message);
     } else if (input->type == WIRE_copy) {
         core_copy_reply(core, node, input->message);
+    } else if (input->type == WIRE_verify) {
+        core_verify_reply(core, node, input->message);
     } else if (input->type == WIRE_freed) {
         core_freed(core, node, input->message);
     } else {

@@ -67,6 +67,7 @@ enum core_output_kind {
     CORE_OUT_REPLY,   /* to the request `token`; message of `type` when status is OK */
     CORE_OUT_FORGET,  /* to node `to`: a forget request; its reply comes back as CORE_MESSAGE */
     CORE_OUT_COPY,    /* to node `to`: a copy request; its reply comes back as CORE_MESSAGE */
+    CORE_OUT_VERIFY,  /* to node `to`: a verify request; its reply comes back as CORE_MESSAGE */
     CORE_OUT_GROW     /* to node `to`: a grow message */
 };
 

@@ -228,11 +228,17 @@ enum wire_group_state core_group_state_now(const struct core *core, const struct
 
 void core_group_get(struct core *core, const struct core_input *input, uint32_t session);
 void core_group_remove(struct core *core, const struct core_input *input, uint32_t session);
-void core_group_broken(struct core *core, const struct wire_group_broken_msg *message,
-                       uint32_t session);
 void core_group_list(struct core *core, const struct core_input *input);
 void core_group_remove_done(struct core *core, struct request *request, uint32_t item,
                             enum snow_status status);
+
+/* ---- broken.c: members that readers could not read ---- */
+
+void core_group_broken(struct core *core, const struct wire_group_broken_msg *message,
+                       uint32_t session);
+/* What a node says of an extent that it was asked about. */
+void core_verify_reply(struct core *core, const struct node *node,
+                       const struct wire_verify_rep *reply);
 
 /* ---- match_nodes.c ---- */
 

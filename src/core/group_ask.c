@@ -235,36 +235,6 @@ void core_group_remove(struct core *core, const struct core_input *input, uint32
     }
 }
 
-/* ---- group_broken ---- */
-
-/* What two sessions could not read is not there. */
-void core_group_broken(struct core *core, const struct wire_group_broken_msg *message,
-                       uint32_t session)
-{
-    struct key_hash id = core_key_hash(message->id);
-    uint32_t record = core_group_find(core, &id);
-    struct group *group = record == 0 ? NULL : core_group_at(core, record);
-    uint32_t number = group == NULL ? 0 : core_group_member(group, message->index);
-    uint64_t reporter = core->sessions[session]->id;
-
-    if (group == NULL || group->ggen != message->ggen || number == 0 ||
-        core_object(core, number)->state != OBJECT_READABLE)
-        return;
-    uint64_t gen = core_object(core, number)->gen;
-
-    for (uint32_t i = 0; i < CORE_BROKEN_REPORTS; i++) {
-        if (core->broken[i].gen != gen)
-            continue;
-        if (core->broken[i].reporter != reporter) {
-            core_count(core, CORE_METRIC_groups_broken, 1);
-            core_close(core, number, CLOSE_STRAY);
-        }
-        return;
-    }
-    core->broken[core->broken_count++ % CORE_BROKEN_REPORTS] =
-        (struct broken_report){.gen = gen, .reporter = reporter};
-}
-
 /* ---- group_list ---- */
 
 #define PAGE_OBJECTS (16 * LIMIT_STEP_OBJECTS)

@@ -179,7 +179,8 @@ static void on_done(struct rpc_call *rpc_call, enum snow_status status, const vo
         node_call_free(call);
     if (status == SNOW_OK)
         step(master, &input);
-    /* Else its connection ended: the next inventory asks for a forget again, a copy ends. */
+    /* Else its connection ended: the next inventory asks for a forget again, a copy ends,
+     * a question about an extent was in vain. */
 }
 
 static struct link *link_of_node(struct master *master, uint64_t node)
@@ -210,7 +211,7 @@ static void carry_grow(struct master *master, const struct core_output *output)
         drop_node(master, link);
 }
 
-/* A forget, or a copy. */
+/* A forget, a copy, or a question about an extent. */
 static void carry_call(struct master *master, const struct core_output *output)
 {
     struct link *link = link_of_node(master, output->to);
@@ -246,6 +247,7 @@ static void carry_out(struct master *master)
             break;
         case CORE_OUT_FORGET:
         case CORE_OUT_COPY:
+        case CORE_OUT_VERIFY:
             carry_call(master, output);
             break;
         case CORE_OUT_GROW:

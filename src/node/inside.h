@@ -195,6 +195,8 @@ void node_marks_fence(struct node *node);
 
 MUST_CHECK enum snow_status node_link_open(struct node *node);
 void node_link_close(struct node *node);
+void node_verify(const struct node *node, struct rpc_request *request,
+                 const struct wire_verify_req *verify);
 void node_forget(struct node *node, struct rpc_request *request,
                  const struct wire_forget_req *forget);
 /* FREED of this slot leaves at the end of the turn. */

@@ -330,6 +330,19 @@ void node_forget(struct node *node, struct rpc_request *request,
     free(closed);
 }
 
+/* A slot that is not ready holds nothing. */
+void node_verify(const struct node *node, struct rpc_request *request,
+                 const struct wire_verify_req *verify)
+{
+    struct wire_verify_rep reply = {
+        .segment = verify->segment, .slot = verify->slot, .gen = verify->gen, .status = SNOW_STALE};
+
+    if (node_slot_is_ready(node, verify->segment, verify->slot))
+        reply.status =
+            (int32_t)slots_verify(&node->segments[verify->segment], verify->slot, verify->gen);
+    rpc_reply(request, &reply, true);
+}
+
 void node_say_freed(struct node *node, uint32_t segment, uint32_t slot, uint64_t gen)
 {
     struct freed_note *note = calloc(1, sizeof(*note));

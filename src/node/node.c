@@ -46,6 +46,8 @@ static void on_request(void *owner, struct rpc_conn *conn, struct rpc_request *r
 
     if (type == WIRE_forget && is_master(node, conn))
         node_forget(node, request, message);
+    else if (type == WIRE_verify && is_master(node, conn))
+        node_verify(node, request, message);
     else if (type == WIRE_copy && is_master(node, conn))
         node_copy(node, request, message);
     else if (type == WIRE_write && !is_master(node, conn))

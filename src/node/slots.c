@@ -381,6 +381,19 @@ uint32_t slots_data_crc(struct slots *slots, uint32_t index)
     return crc;
 }
 
+enum snow_status slots_verify(const struct slots *slots, uint32_t index, uint64_t gen)
+{
+    const struct slot *slot = &slots->table[index];
+
+    if (slot->state != WIRE_SLOT_WRITTEN || slot->gen != gen)
+        return SNOW_STALE;
+    if (slot->unchecked != 0 || slot->length > LIMIT_VERIFY_BYTES)
+        return SNOW_UNKNOWN;
+    return crc32c(0, slots->data.at + slot->offset, (size_t)slot->length) == slot->data_crc
+               ? SNOW_OK
+               : SNOW_CORRUPT;
+}
+
 bool slots_quarantine(struct slots *slots, uint32_t index, uint64_t offset, uint64_t length)
 {
     struct slot *slot = &slots->table[index];

@@ -105,6 +105,9 @@ void slots_version_set(struct slots *slots, uint32_t index, uint64_t version);
 void slots_seal(struct slots *slots, uint32_t index, uint32_t data_crc, bool checked);
 /* crc32c of a WRITTEN slot's bytes: its writer's, or computed now (and remembered for a while). */
 uint32_t slots_data_crc(struct slots *slots, uint32_t index);
+/* Whether the bytes of that generation are as they were written: OK, CORRUPT, STALE (it is not
+ * there), UNKNOWN (their writer computed no checksum, or they are above LIMIT_VERIFY_BYTES). */
+enum snow_status slots_verify(const struct slots *slots, uint32_t index, uint64_t gen);
 /* A FREE slot is CLOSED, since somebody still writes to this extent; false: there is none such. */
 bool slots_quarantine(struct slots *slots, uint32_t index, uint64_t offset, uint64_t length);
 /* WRITING or WRITTEN: no longer; the gen it held is answered.  The floor rises to gen. */

@@ -236,7 +236,7 @@ static void bring_near(struct dialogue *dialogue, uint16_t type, void *message)
         struct wire_lookup_req *lookup = message;
 
         lookup->operation = rng_below(rng, 6);
-        lookup->flags &= 0x7f;
+        lookup->flags &= 0x7f | WIRE_LOOKUP_GROUPS;
         for (uint32_t i = 0; i < lookup->keys_count; i++)
             lookup->keys[i].key = any_key(dialogue);
     } else if (type == WIRE_grown) {
@@ -245,6 +245,18 @@ static void bring_near(struct dialogue *dialogue, uint16_t type, void *message)
                                     .ready = READY_SIZE + rng_below(rng, 50) * 4 * KIB,
                                     .slot_count = SLOTS,
                                     .slots_ready = (uint32_t)rng_between(rng, SLOTS_READY, SLOTS)};
+    } else if (type == WIRE_group_stat) {
+        struct wire_group_stat_req *stat = message;
+
+        stat->operation = rng_below(rng, 6);
+        for (uint32_t i = 0; i < stat->groups_count; i++)
+            stat->groups[i] = (struct wire_group_asked){.id = any_key(dialogue),
+                                                        .flags = (uint32_t)rng_below(rng, 2)};
+    } else if (type == WIRE_verify) {
+        *(struct wire_verify_rep *)message =
+            (struct wire_verify_rep){.slot = (uint32_t)rng_below(rng, 8),
+                                     .gen = dialogue->gens[rng_below(rng, 8)],
+                                     .status = rng_chance(rng, 1, 2) ? SNOW_CORRUPT : SNOW_STALE};
     } else if (type == WIRE_unmount) {
         ((struct wire_unmount_req *)message)->incarnation = 10 + rng_below(rng, 2);
     } else if (type == WIRE_remove || type == WIRE_pin) {
@@ -261,16 +273,18 @@ static void bring_near(struct dialogue *dialogue, uint16_t type, void *message)
 static void any_message(struct dialogue *dialogue, uint8_t variant)
 {
     const struct wire_message_type *row = wire_type_at(variant % wire_type_count());
-    void *message = take(dialogue, row->request->size);
+    bool answers = row->number == WIRE_verify; /* the core takes its reply, not the request */
+    const struct wire_record *record = answers ? row->reply : row->request;
+    void *message = take(dialogue, record->size);
     uint64_t from = dialogue->sessions[rng_below(&dialogue->rng, 3)];
 
-    row->request->random(&dialogue->rng, &dialogue->arena, message);
+    record->random(&dialogue->rng, &dialogue->arena, message);
     if (rng_chance(&dialogue->rng, 7, 8))
         bring_near(dialogue, row->number, message);
-    if (row->number == WIRE_forget) /* the core takes its reply, not the request */
+    if (row->number == WIRE_forget) /* likewise, and send_closed knows what to say */
         return;
     if (row->number == WIRE_inventory || row->number == WIRE_freed || row->number == WIRE_grown ||
-        row->number == WIRE_unmount)
+        row->number == WIRE_unmount || answers)
         from = dialogue->nodes[rng_below(&dialogue->rng, 2)];
     else if (rng_chance(&dialogue->rng, 1, 30))
         from = rng_next(&dialogue->rng);

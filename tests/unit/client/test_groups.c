@@ -1,6 +1,9 @@
 /* Groups by the library, against a real master and real nodes. */
 #include "cluster.h"
+#include "node/inside.h"
 #include "snowskin/groups.h"
+
+#include <unistd.h>
 
 #define SIZE 8u
 #define PIECE 5000u
@@ -248,6 +251,42 @@ static void broken_and_healed(void **state)
     assert_int_equal(stat_of(client, "g").status, SNOW_NOT_FOUND);
 }
 
+/* Bytes of a member are damaged where they lie: one reader says so, and its node confirms it. */
+static void damaged(void **state)
+{
+    struct cluster *cluster = *state;
+    struct snow_client *client = cluster->client;
+    struct snow_group_info info;
+    int waited = 0;
+    uint32_t hits = 0;
+
+    put_members(client, "g", 0, SIZE, 0, false);
+    for (int node = 0; node < NODES_MAX; node++) {
+        const struct slots *slots =
+            cluster->nodes[node] == NULL ? NULL : &cluster->nodes[node]->segments[0];
+
+        for (uint32_t i = 0; slots != NULL && i < slots->slots_ready; i++) {
+            const struct slot *slot = &slots->table[i];
+
+            if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != WIRE_SLOT_WRITTEN ||
+                slot->object_size != PIECE || hits > 0)
+                continue;
+            slots->data.at[slot->offset + 5] ^= 1;
+            hits++;
+        }
+    }
+    assert_int_equal(hits, 1);
+    assert_int_equal(read_all(client, "g", 0, 0), SNOW_GROUP_BROKEN);
+    do {
+        info = stat_of(client, "g");
+        usleep(10000);
+    } while (info.state == SNOW_GROUP_COMPLETE && waited++ < 500);
+    assert_int_equal(info.state, SNOW_GROUP_DEGRADED);
+    assert_int_equal(info.missing_count, 1);
+    put_members(client, "g", info.missing[0], info.missing[0] + 1, 0, false);
+    assert_int_equal(read_all(client, "g", 0, 0), SNOW_OK);
+}
+
 static void refused(void **state)
 {
     struct snow_client *client = ((struct cluster *)*state)->client;
@@ -483,6 +522,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_names, setup, teardown),
         cmocka_unit_test_setup_teardown(long_names, setup_tcp, teardown),
         cmocka_unit_test_setup_teardown(broken_and_healed, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged, setup_tcp, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
         cmocka_unit_test_setup_teardown(held, setup, teardown),
         cmocka_unit_test_setup_teardown(chains, setup, teardown),

@@ -23,7 +23,8 @@
 
 #define WORLD_NODES 4u
 #define WORLD_SEGMENTS 2u
-#define WORLD_TOKENS 20000u
+#define WORLD_TOKENS 50000u
+#define WORLD_VERIFIES 16u
 #define WORLD_FORGETS 8192u
 
 /* One slot of a segment, as its node has it; state FREE: nothing there. */
@@ -93,7 +94,10 @@ struct world {
     struct world_request *requests; /* by token */
     uint64_t token;                 /* last one used */
     uint8_t *frame;
-    bool unchecked; /* leaves core_check to the test */
+    bool unchecked;                                  /* leaves core_check to the test */
+    struct wire_verify_req verifies[WORLD_VERIFIES]; /* nodes are to look at these extents */
+    uint64_t verify_nodes[WORLD_VERIFIES];           /* numbers */
+    uint32_t verify_count;
 };
 
 static inline void world_open(struct world *world)
@@ -288,6 +292,12 @@ static inline void world_read_outputs(struct world *world)
             break;
         case CORE_OUT_COPY:
             world_note_copy(world, output);
+            break;
+        case CORE_OUT_VERIFY:
+            assert_true(world->verify_count < WORLD_VERIFIES);
+            world->verify_nodes[world->verify_count] = output->to;
+            world->verifies[world->verify_count++] =
+                *(const struct wire_verify_req *)output->message;
             break;
         }
     }

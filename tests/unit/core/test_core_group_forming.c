@@ -236,6 +236,94 @@ static void test_two_sessions_are_believed(void **state)
     world_deinit(world);
 }
 
+/* The node answers what it was asked as number `at`. */
+static void node_verifies(struct world *world, uint32_t at, enum snow_status status)
+{
+    const struct wire_verify_req *asked = &world->verifies[at];
+    struct wire_verify_rep reply = {.segment = asked->segment,
+                                    .slot = asked->slot,
+                                    .gen = asked->gen,
+                                    .status = (int32_t)status};
+
+    world_step(world, &(struct core_input){.kind = CORE_MESSAGE,
+                                           .from = world->verify_nodes[at],
+                                           .type = WIRE_verify,
+                                           .message = &reply});
+}
+
+static void test_a_node_is_believed(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    group_put(&small, "g", 3);
+    report_broken(&small, small.session, 0);
+    report_broken(&small, small.session, 1);
+    report_broken(&small, small.session, 2);
+    assert_int_equal(world->verify_count, 3);
+    node_verifies(world, 0, SNOW_OK); /* the reader was wrong */
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    node_verifies(world, 0, SNOW_UNKNOWN);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    node_verifies(world, 1, SNOW_CORRUPT);
+    const struct wire_group_info *info = group_stat(&small, "g");
+
+    assert_int_equal(info->state, WIRE_GROUP_DEGRADED);
+    assert_int_equal(info->missing_count, 1);
+    assert_int_equal(info->missing[0].index, 1);
+    assert_int_equal(lookup_status(world, small.session, "g.1"), SNOW_NOT_FOUND);
+    assert_int_equal(world_metric(world, "groups_broken"), 1);
+    node_verifies(world, 1, SNOW_CORRUPT); /* an old answer, perhaps about what is there now */
+    node_verifies(world, 2, SNOW_STALE);
+    assert_int_equal(group_stat(&small, "g")->present, 1);
+    /* One that was put again is not what was asked about. */
+    member_put(&small, "g", 3, "g.1", 1);
+    node_verifies(world, 1, SNOW_CORRUPT);
+    assert_int_equal(group_stat(&small, "g")->present, 2);
+    world->verifies[2].segment = 9;
+    node_verifies(world, 2, SNOW_CORRUPT);
+    world->verifies[2].segment = 0;
+    world->verifies[2].slot = UINT32_MAX;
+    node_verifies(world, 2, SNOW_CORRUPT);
+    assert_int_equal(group_stat(&small, "g")->present, 2);
+    world_deinit(world);
+}
+
+/* Of two copies the one that is broken goes; the member is there. */
+static void test_one_copy_is_given_up(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+
+    (void)state;
+    small_open(&small, 4 * MIB);
+    node_start(world, 4 * MIB, 1024);
+    struct wire_put_start_req *put = member_message(&small, "g", 1, "g0", 0, 0);
+
+    put->items[0].replicas = 2;
+    struct world_request *request = put_send(world, small.session, put, 1000);
+
+    grant_write(world, world_key("g0"), PIECE, &request->grants[0], 0);
+    assert_int_equal(
+        put_end_gen(world, small.session, "g0", request->grants[0].gen, 3)->statuses[0].status,
+        SNOW_OK);
+    report_broken(&small, small.session, 0);
+    assert_int_equal(world->verify_count, 2);
+    assert_int_not_equal(world->verify_nodes[0], world->verify_nodes[1]);
+    node_verifies(world, 1, SNOW_CORRUPT);
+    assert_int_equal(world_metric(world, "copies_broken"), 1);
+    assert_int_equal(world_metric(world, "groups_broken"), 0);
+    assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
+    assert_int_equal(lookup(world, small.session, "g0")->places_count, 1);
+    assert_int_equal(lookup(world, small.session, "g0")->places[0].node, world->verify_nodes[0]);
+    node_verifies(world, 0, SNOW_CORRUPT);
+    assert_int_equal(group_stat(&small, "g")->status, SNOW_NOT_FOUND); /* its only member */
+    assert_int_equal(world_metric(world, "groups_broken"), 1);
+    world_deinit(world);
+}
+
 /* ---- pins ---- */
 
 static enum snow_status pin_status(struct small_world *small, const char *key, uint8_t pin)
@@ -314,6 +402,8 @@ int main(void)
         cmocka_unit_test(test_later_member_is_larger),
         cmocka_unit_test(test_youngest_gives_way),
         cmocka_unit_test(test_two_sessions_are_believed),
+        cmocka_unit_test(test_a_node_is_believed),
+        cmocka_unit_test(test_one_copy_is_given_up),
         cmocka_unit_test(test_pin_charges_the_whole),
         cmocka_unit_test(test_pin_of_a_forming_group),
     };

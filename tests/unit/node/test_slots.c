@@ -1,6 +1,7 @@
 /* The slot table: what a crash at any store leaves, and that floors and checksums hold. */
 #include "env/linux.h"
 #include "node/slots.h"
+#include "transport/crc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,6 +110,31 @@ static void a_written_slot_survives_and_others_do_not(void **state)
     /* The floor stays: a stopped writer of the old grant comes back in vain. */
     assert_int_equal(slots_begin(&fixture->slots, &closed), SNOW_GONE);
     assert_int_equal(slots_begin(&fixture->slots, &writing), SNOW_OK);
+}
+
+static void bytes_are_verified(void **state)
+{
+    struct slots *slots = &((struct fixture *)*state)->slots;
+    struct wire_write_item item = item_of(1, 10, "written");
+    struct wire_write_item other = item_of(2, 11, "unchecked");
+    uint8_t *bytes = slots->data.at + item.offset;
+
+    memset(bytes, 7, 1000);
+    assert_int_equal(slots_verify(slots, 1, 10), SNOW_STALE); /* it holds nothing yet */
+    assert_int_equal(slots_begin(slots, &item), SNOW_OK);
+    assert_int_equal(slots_verify(slots, 1, 10), SNOW_STALE);
+    slots_seal(slots, 1, crc32c(0, bytes, 1000), true);
+    assert_int_equal(slots_verify(slots, 1, 10), SNOW_OK);
+    assert_int_equal(slots_verify(slots, 1, 11), SNOW_STALE);
+    bytes[999] ^= 1;
+    assert_int_equal(slots_verify(slots, 1, 10), SNOW_CORRUPT);
+    bytes[999] ^= 1;
+    assert_int_equal(slots_verify(slots, 1, 10), SNOW_OK);
+    assert_int_equal(slots_close(slots, 1, 10), 10);
+    assert_int_equal(slots_verify(slots, 1, 10), SNOW_STALE);
+    assert_int_equal(slots_begin(slots, &other), SNOW_OK);
+    slots_seal(slots, 2, 0, false); /* its writer computed none */
+    assert_int_equal(slots_verify(slots, 2, 11), SNOW_UNKNOWN);
 }
 
 /* Whatever byte of a WRITTEN slot is damaged, it is dropped; the floor is no part of it. */
@@ -273,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_written_slot_survives_and_others_do_not, open_slots,
                                         close_slots),
+        cmocka_unit_test_setup_teardown(bytes_are_verified, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(a_damaged_slot_is_dropped, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(a_long_key_lies_behind_the_object, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(
