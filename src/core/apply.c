@@ -22,7 +22,7 @@ void core_apply_withdraw(struct core *core, uint32_t number, enum close_reason r
 {
     struct object *object = core_object(core, number);
 
-    /* P4, Y4: what is evicted of a group goes with it; the simulator's checker sees it otherwise. */
+    /* P4, Y4: what is evicted of a group goes with it. */
     ASSERT(reason != CLOSE_EVICTED || FAULT(core->faults, member_alone) ||
            core_object_state(core, number) == OBJECT_CLOSING ||
            core_group_of(core, object) == NULL);

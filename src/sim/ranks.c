@@ -8,8 +8,9 @@
  *            version that was removed, and that answered OK, is never told of again.  Where nothing
  *            fails, no group that was whole loses a member but by a rank's remove, or while a node
  *            is silent (one that was drained and starts again); and a group that this rank holds
- *            is there until its hold ends.  Where every object has two copies, a group whose members
- *            were all stored so loses none of them while no more than one node falls silent.
+ *            is there until its hold ends.  Where every object has two copies, a group whose
+ *            members were all stored so loses none of them while no more than one node falls
+ *            silent.
  * Threads.  One. */
 #include "sim/ranks.h"
 

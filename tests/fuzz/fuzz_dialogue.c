@@ -195,6 +195,15 @@ static void acknowledge(struct dialogue *dialogue, bool freed_alone)
         dialogue->forgets[at] = dialogue->forgets[--dialogue->forget_count];
 }
 
+static void bring_stat_near(struct dialogue *dialogue, struct wire_group_stat_req *stat)
+{
+    stat->operation = rng_below(&dialogue->rng, 6);
+    for (uint32_t i = 0; i < stat->groups_count; i++)
+        stat->groups[i] =
+            (struct wire_group_asked){.id = any_key(dialogue),
+                                      .flags = (uint32_t)rng_below(&dialogue->rng, 2)};
+}
+
 /* Random contents, brought near what the core knows so that they meet. */
 static void bring_near(struct dialogue *dialogue, uint16_t type, void *message)
 {
@@ -246,12 +255,7 @@ static void bring_near(struct dialogue *dialogue, uint16_t type, void *message)
                                     .slot_count = SLOTS,
                                     .slots_ready = (uint32_t)rng_between(rng, SLOTS_READY, SLOTS)};
     } else if (type == WIRE_group_stat) {
-        struct wire_group_stat_req *stat = message;
-
-        stat->operation = rng_below(rng, 6);
-        for (uint32_t i = 0; i < stat->groups_count; i++)
-            stat->groups[i] = (struct wire_group_asked){.id = any_key(dialogue),
-                                                        .flags = (uint32_t)rng_below(rng, 2)};
+        bring_stat_near(dialogue, message);
     } else if (type == WIRE_verify) {
         *(struct wire_verify_rep *)message =
             (struct wire_verify_rep){.slot = (uint32_t)rng_below(rng, 8),

@@ -1,10 +1,12 @@
 """Groups: put by several, read whole."""
+import asyncio
 import json
 
 import numpy
 import pytest
 
 import snowskin
+import snowskin.aio
 from snowskin import Member
 
 
@@ -97,6 +99,18 @@ def test_group_of_a_key(dev, store):
     with pytest.raises(snowskin.InUseError):
         store.group_remove("k")
     assert store.group_remove("k", force=True) is True
+
+
+def test_group_of_a_key_without_waiting(dev, store):
+    store.put_many(keys("a", 2), [b"x"] * 2, member=members("a", 2))
+
+    async def ask():
+        async with snowskin.aio.Store(dev.master) as other:
+            return await other.exists_many(["a.0", "none"], group=True)
+
+    (found, info), none = asyncio.run(ask())
+    assert found and info["group"] == b"a" and info["present"] == 2
+    assert none == (False, None)
 
 
 def test_missing_members_in_pages(store):

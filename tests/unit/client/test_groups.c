@@ -169,6 +169,37 @@ static void by_key(void **state)
     assert_int_equal(snow_group_stat(client, &info, 1, NULL), SNOW_NOT_FOUND);
 }
 
+/* Places and groups of so many keys do not fit in one answer: they are asked for in parts. */
+static void many_by_key(void **state)
+{
+    enum { KEYS = 1500 };
+    struct snow_client *client = ((struct cluster *)*state)->client;
+    static char names[KEYS][16];
+    static uint32_t nodes[KEYS];
+    static struct snow_stat stats[KEYS];
+    static struct snow_group_info infos[KEYS];
+    struct snow_call call = {.groups = infos};
+    uint32_t found = 0;
+
+    put_members(client, "g", 0, SIZE, 0, false);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        snprintf(names[i], sizeof(names[i]), i % 100 == 0 ? "g.%u" : "none.%u", i / 100);
+        stats[i] = (struct snow_stat){.key = key_of(names[i]), .nodes = &nodes[i], .node_room = 1};
+        infos[i] = (struct snow_group_info){.status = SNOW_INVALID};
+    }
+    assert_int_equal(snow_exists(client, stats, KEYS, &call), SNOW_NOT_FOUND);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        bool there = i % 100 == 0 && i / 100 < SIZE;
+
+        assert_int_equal(stats[i].status, there ? SNOW_OK : SNOW_NOT_FOUND);
+        assert_int_equal(infos[i].status, stats[i].status);
+        assert_int_equal(infos[i].present, there ? SIZE : 0);
+        assert_int_equal(stats[i].copies, there);
+        found += there;
+    }
+    assert_int_equal(found, SIZE);
+}
+
 /* A put of a key that is there tells whether it is in the group that was said. */
 static void exists_elsewhere(void **state)
 {
@@ -517,6 +548,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(whole, setup, teardown),
         cmocka_unit_test_setup_teardown(whole, setup_tcp, teardown),
         cmocka_unit_test_setup_teardown(by_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_by_key, setup, teardown),
         cmocka_unit_test_setup_teardown(exists_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(guarded, setup, teardown),
         cmocka_unit_test_setup_teardown(long_names, setup, teardown),
