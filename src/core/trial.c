@@ -9,8 +9,14 @@
 #define LEAD_RATIO 0.01
 #define BACK_DEVIATIONS 1.0 /* over SHADOW_KEEP, which is for loops alone, and leads by far there */
 #define SOON_RATIO 0.1
-#define SOON_SHARE 0.25     /* of the pool: uses over which at least it is to lead so much */
-#define BATCH 32u           /* uses: blocks of a chain hit or miss together */
+#define SOON_SHARE 0.25    /* of the pool: uses over which at least it is to lead so much */
+#define BATCH 32u          /* uses: blocks of a chain hit or miss together */
+#define FALL_BATCHES 128.0 /* that are remembered, about */
+#define FALL_BATCHES_MIN 64.0
+#define FALL_HITS_MIN 4.0   /* of a batch in the mean: else there is little to lose */
+#define FALL_RATIO 0.2      /* of the mean: a batch with less is poor */
+#define FALL_DEVIATIONS 3.0 /* and so far below the mean */
+#define FALL_RUN 2u         /* poor ones in a row */
 #define CURVE_TURNOVERS 2.0 /* uses of so many times the sample, then their weight is halved */
 #define CURVE_USES_MIN 3000.0
 #define RATIO_UNIT 10000.0
@@ -94,6 +100,25 @@ static void begin_race(struct trial *trial, enum shadow_rule rule)
     trial->races[rule] = (struct trial_race){.evicted = trial->evicted};
 }
 
+/* At the end of a batch: hardly anything of what was hit up to now is used any more. */
+static bool has_fallen(struct trial *trial)
+{
+    struct trial_fall *fall = &trial->fall;
+    double below = fall->hits - trial->hits;
+    bool poor =
+        trial->hits < fall->hits * FALL_RATIO && below >= FALL_DEVIATIONS * sqrt(fall->variance);
+
+    fall->run = poor ? fall->run + 1 : 0;
+    if (fall->run >= FALL_RUN && fall->hits >= FALL_HITS_MIN && fall->batches >= FALL_BATCHES_MIN)
+        return true;
+    if (poor)
+        return false; /* the next one tells whether it belongs to what was */
+    fall->batches = fall->batches < FALL_BATCHES ? fall->batches + 1 : FALL_BATCHES;
+    fall->hits -= below / fall->batches;
+    fall->variance += (below * below - fall->variance) / fall->batches;
+    return false;
+}
+
 /* At the end of a batch: the rule that the pool is to have. */
 static enum shadow_rule leader(struct trial *trial, uint64_t units)
 {
@@ -146,6 +171,7 @@ bool trial_use(struct trial *trial, const struct reuse *reuse, const struct shad
         return false;
     if (of_curve)
         count_curve(trial, hit);
+    trial->hits += hit[trial->rule];
     for (uint32_t rule = 0; rule < SHADOW_RULES && !trial->fixed; rule++)
         trial->races[rule].batch += hit[rule] - hit[trial->rule];
     if (trial->fixed || ++trial->batch < BATCH)
@@ -153,9 +179,13 @@ bool trial_use(struct trial *trial, const struct reuse *reuse, const struct shad
     trial->batch = 0;
     enum shadow_rule best = leader(trial, units);
 
+    if (has_fallen(trial) && trial->rule == SHADOW_SCORE)
+        best = SHADOW_OLDEST;
+    trial->hits = 0;
     if (best == trial->rule)
         return false;
     trial->rule = best;
+    trial->fall = (struct trial_fall){0};
     for (uint32_t rule = 0; rule < SHADOW_RULES; rule++)
         begin_race(trial, (enum shadow_rule)rule);
     return true;

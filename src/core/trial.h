@@ -7,10 +7,12 @@
  *           has: from the time when it last was behind.  The pool is handed to one that leads by 3
  *           deviations (uses are counted in batches, since the blocks of a chain hit or miss
  *           together) and by one point of hit ratio, over at least one turnover; or by ten points
- *           over a quarter of the pool: the hot set changed.  Shadows of 1/2, 2 and 4 times the
- *           size with the pool's rule give the miss-ratio curve, on half of the sample: what they
- *           hit more or less than the shadow of the pool is added to what the pool itself hits, so
- *           that which units are in the sample hardly matters.
+ *           over a quarter of the pool.  When the scores cease to hit, from one batch to the next
+ *           and for two of them, the hot set changed: the oldest go first until the scores have
+ *           won again.  Shadows of 1/2, 2 and 4 times the size with the pool's rule give the
+ *           miss-ratio curve, on half of the sample: what they hit more or less than the shadow of
+ *           the pool is added to what the pool itself hits, so that which units are in the sample
+ *           hardly matters.
  * Invariants.
  *   T1  The sample holds at least TRIAL_SAMPLE_MIN units of a full pool, or all of them, and less
  *       than TRIAL_SAMPLE_END: memory is bounded, and so is what trials cost a use: in pools of
@@ -36,13 +38,23 @@ struct trial_race {
     int32_t batch;    /* lead in the batch under way */
 };
 
+/* Whether the pool's rule has ceased to hit at all. */
+struct trial_fall {
+    double batches;  /* that the means are of; at most FALL_BATCHES */
+    double hits;     /* of a batch, in the mean */
+    double variance; /* of these */
+    uint32_t run;    /* batches in a row, up to the last, that hit next to nothing */
+};
+
 struct trial {
     struct shadow shadows[TRIAL_SHADOWS];
     enum shadow_rule rule; /* of the pool */
     bool fixed;            /* the rule stays */
     uint32_t shift;        /* one unit of 2^shift is in the sample */
     struct trial_race races[SHADOW_RULES];
+    struct trial_fall fall;
     uint32_t batch;   /* uses in the batch under way */
+    uint32_t hits;    /* of the pool's rule in it */
     uint64_t evicted; /* units, of the whole pool, so far */
     /* Of the curve: halved every so many uses. */
     double curve_uses;
