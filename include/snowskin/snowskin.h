@@ -85,7 +85,9 @@ struct snow_options {
     const char *token;    /* cluster token, NULL: none */
     const char *name;     /* of this client, for people; NULL: host and process */
     uint32_t deadline_ms; /* of a call that names none; 0: 5000 */
-    uint32_t wait_ms;     /* of a put for room or another writer; 0: half the deadline */
+    /* Of a put for room or another writer; 0: half the deadline.  For memory that a node is still
+     * committing puts wait until 7/8 of the deadline, unless they are not to wait at all. */
+    uint32_t wait_ms;
     /* exists and get keep others from removing what was found without force; 0: not;
      * SNOW_GUARD_CLUSTER: for as long as the master is set to. */
     uint32_t guard_ms;

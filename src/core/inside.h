@@ -247,6 +247,8 @@ bool core_room_make(struct core *core, struct segment *segment, uint64_t bytes, 
 /* After a grant: evicts until the reserve of its segments is free or coming. */
 void core_room_ahead(struct core *core, const struct part *parts, uint32_t count);
 uint64_t core_room_reserve(const struct core *core, const struct segment *segment);
+/* What the request's items lack is memory that a node is committing. */
+bool core_room_grows(const struct core *core, const struct request *request);
 /* What is in the way, for people: told with NO_SPACE.  Lives until the outputs are reset. */
 const char *core_room_reason(struct core *core, const struct request *request, uint32_t index);
 /* Its open writes fill their share: some have to end before it gets that many bytes more. */

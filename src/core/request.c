@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GROWS_AGAIN_NS (50 * NS_PER_MS) /* a put that outwaits its time for growth looks again */
+
 /* ---- outputs ---- */
 
 void core_outputs_init(struct core_outputs *outputs)
@@ -81,17 +83,32 @@ static uint64_t token_hash(uint64_t token)
     return token * UINT64_C(0x9e3779b97f4a7c15);
 }
 
+/* How long a put waits for memory that a node is committing: the answer, and the bytes, take time
+ * too.  UINT64_MAX: no end. */
+static uint64_t growth_until_ns(const struct request *request)
+{
+    uint64_t time_ns = request->deadline_ns - request->started_ns;
+
+    return request->deadline_ns == UINT64_MAX ? UINT64_MAX : request->deadline_ns - time_ns / 8;
+}
+
 /* The wait time of a put is over: who waits for room is told what is in the way, who waits for a
- * writer that it still writes. */
+ * writer that it still writes.  Memory that is being committed is no full pool: who waits for that
+ * goes on. */
 static void end_put_waits(struct core *core, struct request *request)
 {
-    struct list_link *link;
+    uint64_t until_ns = growth_until_ns(request);
+    bool grows = core->now_ns < until_ns && core_room_grows(core, request);
+    struct list_link *link = request->waiters.head.next;
 
-    while ((link = list_first(&request->waiters)) != NULL) {
+    while (link != &request->waiters.head) {
         struct waiter *waiter = list_entry(link, struct waiter, of_request);
         uint32_t item = waiter->item;
         bool on_room = waiter->on_room;
 
+        link = link->next;
+        if (on_room && grows)
+            continue;
         core_waiter_end(core, waiter);
         struct wire_put_grant *grant =
             core_answer_grant(core, request, item, on_room ? SNOW_NO_SPACE : SNOW_IN_PROGRESS);
@@ -101,6 +118,10 @@ static void end_put_waits(struct core *core, struct request *request)
             core_count(core, CORE_METRIC_puts_refused_space, 1);
         }
     }
+    if (!list_is_empty(&request->waiters))
+        wheel_arm(&core->wheel, &request->timer,
+                  until_ns - core->now_ns < GROWS_AGAIN_NS ? until_ns
+                                                           : core->now_ns + GROWS_AGAIN_NS);
 }
 
 /* The deadline, or the end of a put's wait time. */

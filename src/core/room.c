@@ -516,6 +516,13 @@ static void tell_fragments(const struct core *core, const struct segment *segmen
              (unsigned long long)blockers.closing_bytes);
 }
 
+bool core_room_grows(const struct core *core, const struct request *request)
+{
+    const struct segment *lacking = lacking_of(core, request);
+
+    return lacking != NULL && core_segment_can_grow(lacking);
+}
+
 const char *core_room_reason(struct core *core, const struct request *request, uint32_t index)
 {
     const struct wire_put_start_req *put = request->message;
@@ -533,10 +540,10 @@ const char *core_room_reason(struct core *core, const struct request *request, u
                  "the session's own open writes (%llu bytes) fill its share of the pool",
                  (unsigned long long)session->writing_bytes);
     else if (lacking != NULL && space_slots_free(lacking->space) < SLOTS_FEW &&
-             !core_segment_can_grow(lacking))
+             !core_room_grows(core, request))
         snprintf(text, REASON_SIZE, "all %u slots of a segment are taken: more of them are needed",
                  space_slot_count(lacking->space));
-    else if (lacking != NULL && core_segment_can_grow(lacking))
+    else if (core_room_grows(core, request))
         snprintf(text, REASON_SIZE,
                  "a node is still committing memory: %llu of %llu bytes of a segment are ready",
                  (unsigned long long)lacking->ready, (unsigned long long)lacking->size);
