@@ -37,6 +37,7 @@ struct bed {
     uint64_t token;
     uint64_t operation;
     uint32_t (*size_of)(uint32_t key); /* units; NULL: one */
+    bool may_lack_room;                /* a call may want more than there is */
     uint32_t *key_of;                  /* by the counter of a generation */
     bool *there;                       /* by key: readable */
     uint32_t key_count;
@@ -211,6 +212,10 @@ static inline void bed_put_start(struct bed *bed, const uint32_t *keys, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         const struct wire_put_grant *grant = &reply->items[i];
 
+        if (bed->may_lack_room && grant->status == SNOW_NO_SPACE) {
+            bed->granted[grant->index] = false;
+            continue;
+        }
         assert_true(grant->status == SNOW_OK || grant->status == SNOW_EXISTS);
         assert_true(WIRE_GEN_COUNTER(grant->gen) < BED_GENS);
         bed->granted[grant->index] = grant->status == SNOW_OK;
