@@ -158,13 +158,13 @@ bool args_choice(PyObject *value, const char *name, const char *const *choices, 
     return false;
 }
 
-bool args_key(PyObject *value, struct snow_key *to)
+bool args_other_key(PyObject *value, struct snow_key *to)
 {
     Py_ssize_t size;
     char *bytes;
 
-    /* The exact types first: to look for a subclass costs a call. */
-    if (PyUnicode_CheckExact(value) || (!PyBytes_CheckExact(value) && PyUnicode_Check(value))) {
+    /* The exact type first: to look for a subclass costs a call. */
+    if (!PyBytes_CheckExact(value) && PyUnicode_Check(value)) {
         to->at = PyUnicode_AsUTF8AndSize(value, &size);
         to->size = (size_t)size;
         return to->at != NULL;

@@ -5,12 +5,18 @@
 #include "ext.h"
 
 #define BATCH_FEW 512
+#define SHOWN_MIN 8 /* keys: below, to be shown them costs more than it spares */
+
+struct operation;
 
 struct batch {
+    const struct operation *operation;
+    PyObject **values; /* its arguments, while it is prepared */
     struct store *store;
     struct state *state;
-    PyObject *single; /* borrowed; NULL: many */
-    PyObject *keys;   /* tuple of many */
+    PyObject *single;       /* borrowed; NULL: many */
+    PyObject *keys;         /* tuple of many */
+    PyObject *const *shown; /* its items, while they are shown; else NULL */
     Py_ssize_t count;
     bool options; /* arguments other than the first are given */
     struct snow_call call;
@@ -38,6 +44,9 @@ struct operation {
     /* Calls it without waiting; NULL: it can not be. */
     enum snow_status (*submit)(struct batch *batch, struct snow_queue *queue, uint64_t tag);
     PyObject *(*result)(struct batch *batch, Py_ssize_t index);
+    /* Items are struct snow_stat, and True is the result of those that are OK, unless groups are
+     * asked for. */
+    bool is_bool;
     /* Frees what the library gave with the items; may be NULL. */
     void (*drop)(struct batch *batch);
 };
@@ -54,7 +63,12 @@ PyObject *operation_call(const struct operation *operation, const struct args_sp
 void batch_deinit(struct batch *batch);
 
 /* Borrowed. */
-PyObject *batch_key(const struct batch *batch, Py_ssize_t index);
+static inline PyObject *batch_key(const struct batch *batch, Py_ssize_t index)
+{
+    if (batch->single != NULL)
+        return batch->single;
+    return batch->shown != NULL ? batch->shown[index] : PyTuple_GetItem(batch->keys, index);
+}
 
 /* Items that are struct snow_item: their keys (false with an exception), and what one of them came
  * to. */

@@ -73,6 +73,7 @@ const struct operation operation_exists = {
     .run = run_exists,
     .submit = submit_exists,
     .result = exists_result,
+    .is_bool = true,
 };
 
 static const struct operation operation_size = {

@@ -32,10 +32,17 @@ struct state {
     PyTypeObject *view;
     PyTypeObject *queue;
     PyObject *as_buffer; /* for objects without the buffer protocol; NULL: not looked up yet */
+    PyObject *shower;    /* batch.c: a function that is shown the items of a tuple */
+    struct batch *shown; /* whose keys it is shown */
 };
 
 /* The state of the module that defined type, or a base of it.  NULL with an exception. */
 struct state *state_of_type(PyTypeObject *type);
+
+/* ---- batch.c ---- */
+
+/* Makes what calls of many keys need. */
+int batch_setup(PyObject *module, struct state *state);
 
 /* ---- errors.c ---- */
 

@@ -13,6 +13,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->view);
     Py_VISIT(state->queue);
     Py_VISIT(state->as_buffer);
+    Py_VISIT(state->shower);
     return 0;
 }
 
@@ -29,6 +30,7 @@ static int clear(PyObject *module)
     Py_CLEAR(state->view);
     Py_CLEAR(state->queue);
     Py_CLEAR(state->as_buffer);
+    Py_CLEAR(state->shower);
     return 0;
 }
 
@@ -61,7 +63,7 @@ static int execute(PyObject *module)
 
     if (errors_init(module, state) < 0 || add_type(module, &state->store, store_type) < 0 ||
         add_type(module, &state->view, view_type) < 0 ||
-        add_type(module, &state->queue, queue_type) < 0)
+        add_type(module, &state->queue, queue_type) < 0 || batch_setup(module, state) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "version", snow_version());
 }

@@ -341,9 +341,10 @@ static void test_sizes_of_many_draws(void **state)
         above += rrc > lru;
     }
     sizes_seed = 1;
-    printf("synthetic,  1 %%, mean of %u draws: rrc %.2f, its model %.2f, lru %.2f %% of bytes; rrc "
-           "above lru in %u\n",
-           DRAWS, rrc_sum / DRAWS, plain_sum / DRAWS, lru_sum / DRAWS, above);
+    printf(
+        "synthetic,  1 %%, mean of %u draws: rrc %.2f, its model %.2f, lru %.2f %% of bytes; rrc "
+        "above lru in %u\n",
+        DRAWS, rrc_sum / DRAWS, plain_sum / DRAWS, lru_sum / DRAWS, above);
     assert_true(rrc_sum > lru_sum && above > DRAWS / 2);
     assert_true(rrc_sum > plain_sum - 0.5 * DRAWS);
 }

@@ -424,3 +424,39 @@ def test_asyncio(dev, key):
             await store.get(keys[0])
 
     asyncio.run(work())
+
+
+def test_many_keys_of_all_kinds(store):
+    """Enough of them that they are read another way than few are."""
+    keys = ["kinds %d" % i if i % 3 else b"kinds %d" % i for i in range(40)]
+    store.put_many(keys[::2], [b"x"] * 20)
+    assert store.exists_many(keys) == [i % 2 == 0 for i in range(40)]
+    assert store.exists_many(tuple(keys)) == [i % 2 == 0 for i in range(40)]
+    assert store.exists_many(iter(keys[::2])) == [True] * 20
+    assert store.size_many(keys) == [1 if i % 2 == 0 else None for i in range(40)]
+    results = store.exists_many(keys[:30:2])
+    results.append(False)  # a list of its own
+    assert store.exists_many(keys[:30:2]) == [True] * 15
+    with pytest.raises(TypeError, match="a key is str or bytes, not"):
+        store.exists_many(keys[:20] + [7] + keys[20:])
+    with pytest.raises(UnicodeEncodeError):
+        store.exists_many(keys[:20] + ["\udc80"])
+
+
+def test_calls_within_a_call(store):
+    """What a tensor runs while its memory is looked for may call the store."""
+    class Tensor:
+        device = numpy = None
+
+        def is_contiguous(self):
+            seen.append(store.exists_many(names))
+            return False
+
+    seen = []
+    names = ["within %s %d" % (os.urandom(8).hex(), i) for i in range(30)]
+    Tensor.device = type("device", (), {"type": "cpu"})
+    with pytest.raises(ValueError, match="not in one piece"):
+        store.put_many(names[:20], [b"x"] * 19 + [Tensor()])
+    assert seen == [[False] * 30]
+    store.put_many(names[:20], [b"x"] * 20)
+    assert store.exists_many(names[:20]) == [True] * 20
