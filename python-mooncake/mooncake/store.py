@@ -12,14 +12,15 @@ from mooncake._core import BufferHandle, Store
 from mooncake.buffer_pool import BufferPool, RegisteredBufferPool
 from mooncake.config import (Descriptor, MemoryDescriptor, ObjectDataType, ReplicaDescriptor,
                              ReplicaStatus, ReplicateConfig, SoftPinAction, TaskStatus, TaskType)
+from mooncake.parallelism import Parallelism, ParallelAxis, ReadTarget, TensorParallelism
 from mooncake.registrations import Registrations
 from mooncake.segments import Segments
 from mooncake.sessions import Sessions
 from mooncake.sizes import parse_size
 from mooncake.tasks import QueryTaskResponse, Tasks
 from mooncake.tensor_files import TensorFiles
-from mooncake.tensors import (ParallelAxis, ReadTarget, TensorParallelism, Tensors,
-                              _deserialize_tensor, _serialize_tensor, _tensor_metadata_size)
+from mooncake.tensors import (Tensors, _deserialize_tensor, _serialize_tensor,
+                              _tensor_metadata_size)
 
 __all__ = [
     "BufferHandle", "BufferPool", "Descriptor", "MemoryDescriptor", "MooncakeDistributedStore",
@@ -134,7 +135,7 @@ class _Memory:
         return Store.unregister_buffer(store, at) if store is not None else 0
 
 
-class MooncakeDistributedStore(TensorFiles, Tensors, Sessions, Segments, Tasks, Store):
+class MooncakeDistributedStore(Parallelism, TensorFiles, Tensors, Sessions, Segments, Tasks, Store):
     """A store of the cluster. Any number of threads may use one at once."""
 
     __slots__ = ("_lock", "_hostname", "_held", "_registered", "_local_size", "_put_sessions",

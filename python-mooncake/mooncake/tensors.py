@@ -8,6 +8,8 @@ _MAGIC, _VERSION = 0x4D4F4F4E, 1
 _HEADER = struct.Struct("<IHHiiIIQQ8q8qII")
 _AXIS = struct.Struct("<Iiiiiiq")
 _AXES, _RANKS = 4, 8
+_FULL, _SHARD = 0, 1
+_DP, _TP, _EP, _PP = range(4)  # kinds of axes
 _SIZE = _HEADER.size + _AXES * _AXIS.size
 # In the order of their codes.
 _DTYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
@@ -30,15 +32,21 @@ def _code_of(dtype):
     return _DTYPES.index(name)
 
 
-def _header_of(tensor):
+def _header_of(tensor, whole=None, axes=()):
+    """Of a tensor; or of the part of one whose shape is whole: axes are rows of (kind, rank, size,
+    split_dim, id), at most four, -1 for what an axis has not. ValueError."""
     shape = list(tensor.shape)
     if len(shape) > _RANKS:
         raise ValueError("a tensor of %d dimensions: at most %d can be stored"
                          % (len(shape), _RANKS))
-    padded = shape + [-1] * (_RANKS - len(shape))
-    return _HEADER.pack(_MAGIC, _VERSION, _SIZE, _code_of(tensor.dtype), len(shape), 0, 0, _SIZE,
-                        tensor.numel() * tensor.element_size(), *padded, *padded, 0,
-                        0) + bytes(_AXES * _AXIS.size)
+    padding = [-1] * (_RANKS - len(shape))
+    rows = b"".join(_AXIS.pack(kind, index, rank, size, split_dim, max(number, 0),
+                               shape[split_dim] if split_dim >= 0 else 0)
+                    for index, (kind, rank, size, split_dim, number) in enumerate(axes))
+    return _HEADER.pack(_MAGIC, _VERSION, _SIZE, _code_of(tensor.dtype), len(shape),
+                        _SHARD if axes else _FULL, 0, _SIZE, tensor.numel() * tensor.element_size(),
+                        *(shape if whole is None else whole), *padding, *shape, *padding, len(axes),
+                        0) + rows.ljust(_AXES * _AXIS.size, b"\0")
 
 
 def _serialize_tensor(tensor):
@@ -56,11 +64,26 @@ def _read_header(memory):
         raise ValueError("%d bytes are no tensor" % len(memory))
     fields = _HEADER.unpack_from(memory)
     magic, version, _, code, rank, _, _, offset, size = fields[:9]
-    shape = fields[17:17 + rank] if 0 <= rank <= _RANKS else None
+    shape = fields[17:17 + rank] if 0 <= rank <= _RANKS else None  # of what is stored
     if magic != _MAGIC or version != _VERSION or shape is None or \
             not 0 <= code < len(_DTYPES) or offset + size > len(memory):
         raise ValueError("the bytes are no tensor")
     return getattr(_torch(), _DTYPES[code]), list(shape), offset, size
+
+
+def _read_axes(memory):
+    """What tells which part of a tensor this memory holds: (shape of the whole, rows as _header_of
+    takes them); None: it holds the whole. For memory that _read_header has let pass."""
+    fields = _HEADER.unpack_from(memory)
+    rank, kind, count = fields[4], fields[5], fields[25]
+    if kind != _SHARD or not 0 < count <= _AXES:
+        return None
+    rows = []
+    for index in range(count):
+        kind, _, own, size, split_dim, number, _ = _AXIS.unpack_from(
+            memory, _HEADER.size + index * _AXIS.size)
+        rows.append((kind, own, size, split_dim, number))
+    return list(fields[9:9 + rank]), rows
 
 
 def _deserialize_tensor(memory):
@@ -87,48 +110,20 @@ def _memory_at(address, size):
     return (ctypes.c_uint8 * size).from_address(address)
 
 
-class ParallelAxis:
-    """One way in which a tensor is spread over ranks."""
-
-    def __init__(self):
-        self.kind = ""
-        self.rank = 0
-        self.size = 1
-        self.split_dim = None
-        self.expert_id = None
-        self.stage_id = None
-
-
-class TensorParallelism:
-    def __init__(self):
-        self.axes = []
-
-
-class ReadTarget:
-    def __init__(self):
-        self._mode = "as_stored"
-        self.parallelism = TensorParallelism()
-
-    @property
-    def mode(self):
-        return self._mode
-
-    @mode.setter
-    def mode(self, value):
-        if value not in ("as_stored", "shard", "full"):
-            raise RuntimeError("mode %r is none of as_stored, shard, full" % (value,))
-        self._mode = value
-
-
 def _shards(tensor, count, dim):
     """Equal parts of a tensor; None: it has none."""
     if count < 1 or not -tensor.dim() <= dim < tensor.dim() or tensor.shape[dim] % count != 0:
         return None
-    return [part.contiguous() for part in tensor.chunk(count, dim)]
+    size = tensor.shape[dim] // count
+    return [tensor.narrow(dim, rank * size, size).contiguous() for rank in range(count)]
+
+
+def _under(key, suffix):
+    return key + suffix if isinstance(key, str) else bytes(key) + suffix.encode()
 
 
 def _tp_key(key, rank, size):
-    return key if size <= 1 else "%s_tp_%d" % (key, rank)
+    return key if size <= 1 else _under(key, "_tp_%d" % rank)
 
 
 def _fits_replicas(config):
@@ -143,7 +138,7 @@ class Tensors:
 
     # ---- put ----
 
-    def _put_tensors(self, keys, tensors, config=None, replace=False):
+    def _put_tensors(self, keys, tensors, config=None, replace=False, headers=None):
         keys, tensors = list(keys), list(tensors)
         if len(keys) != len(tensors):
             return [INVALID] * len(keys)
@@ -154,7 +149,7 @@ class Tensors:
                 header, pointer, size, owner = _serialize_tensor(tensor)
             except ValueError:
                 continue
-            head = ctypes.create_string_buffer(header, _SIZE)
+            head = ctypes.create_string_buffer(headers[index] if headers else header, _SIZE)
             good.append(index)
             kept += [head, owner]
             pointers.append([ctypes.addressof(head), pointer])
@@ -247,16 +242,24 @@ class Tensors:
         keys, tensors = list(keys), list(tensors)
         if len(keys) != len(tensors) or (config is not None and not _fits_replicas(config)):
             return [INVALID] * len(keys)
-        codes = []
-        for key, tensor in zip(keys, tensors):
-            parts = _shards(tensor, size, dim) if size > 1 else [tensor]
-            if parts is None:
-                codes.append(INVALID)
-                continue
-            done = self._put_tensors([_tp_key(key, rank, size) for rank in range(len(parts))],
-                                     parts, config)
-            codes.append(next((code for code in done if code != 0), 0))
-        return codes
+        if size <= 1:
+            return self._put_tensors(keys, tensors, config)
+        return [self._put_all_shards(key, tensor, config, size, dim)
+                for key, tensor in zip(keys, tensors)]
+
+    def _put_all_shards(self, key, tensor, config, size, dim):
+        """0, or the code of the first shard that was not stored."""
+        try:
+            parts = _shards(tensor, size, dim)
+            headers = [_header_of(part, tensor.shape, [(_TP, rank, size, dim % tensor.dim(), -1)])
+                       for rank, part in enumerate(parts or ())]
+        except (ValueError, AttributeError):  # of what is no tensor
+            parts = None
+        if parts is None:
+            return INVALID
+        done = self._put_tensors([_tp_key(key, rank, size) for rank in range(size)], parts, config,
+                                 False, headers)
+        return next((code for code in done if code != 0), 0)
 
     def put_tensor_with_tp(self, key, tensor, tp_rank=0, tp_size=1, split_dim=0):
         return self._put_shards([key], [tensor], None, tp_size, split_dim)[0]
