@@ -9,7 +9,6 @@
 #include <time.h>
 
 #define ROOM_MS 300
-#define SOFT_PIN_MS_MAX 86400000
 #define REPLICAS_MAX 16
 
 enum soft_pin { SOFT_PIN_PRESERVE, SOFT_PIN_ENABLE, SOFT_PIN_DISABLE };
@@ -46,13 +45,15 @@ static int take_pins(PyObject *config, struct put_options *options)
         !attribute_number(config, "soft_pin_action", &soft) ||
         !attribute_number(config, "soft_pin_ttl_ms", &soft_ms))
         return -1;
-    if (soft_ms != UINT64_MAX && (soft != SOFT_PIN_ENABLE || soft_ms > SOFT_PIN_MS_MAX))
-        return 0;
+    if (soft_ms != UINT64_MAX && (soft != SOFT_PIN_ENABLE || soft_ms >= SNOW_PIN_CLUSTER))
+        return 0; /* what the master lets be it says itself */
     if (hard != 0) {
         options->pin = SNOW_PIN_HARD;
     } else if (soft == SOFT_PIN_ENABLE) {
         options->pin = SNOW_PIN_SOFT;
-        options->pin_ms = soft_ms == UINT64_MAX ? SNOW_PIN_CLUSTER : (uint32_t)soft_ms;
+        options->pin_ms = soft_ms == UINT64_MAX ? SNOW_PIN_CLUSTER
+                          : soft_ms == 0        ? 1 /* 0 would be without an end */
+                                                : (uint32_t)soft_ms;
     }
     return 1;
 }

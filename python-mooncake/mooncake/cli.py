@@ -19,6 +19,7 @@ _USED = {
     "metrics_port": (INT, 9003), "metrics_host": (TEXT, "0.0.0.0"),
     "default_kv_lease_ttl": (MILLISECONDS, 10000), "client_ttl": (INT, 10),
     "default_kv_soft_pin_ttl": (MILLISECONDS, 1800000),
+    "max_kv_soft_pin_ttl": (MILLISECONDS, 86400000),
     "allow_evict_soft_pinned_objects": (BOOL, True),
     "enable_http_metadata_server": (BOOL, False), "http_metadata_server_port": (INT, 8080),
     "http_metadata_server_host": (TEXT, "0.0.0.0"), "cluster_id": (TEXT, "mooncake_cluster"),
@@ -42,7 +43,7 @@ _DISK = {
 _WITHOUT_EFFECT = {
     "rpc_thread_num": (INT, 0), "max_threads": (INT, 16), "rpc_conn_timeout_seconds": (INT, 0),
     "rpc_enable_tcp_no_delay": (BOOL, True), "enable_metric_reporting": (BOOL, True),
-    "max_kv_soft_pin_ttl": (MILLISECONDS, 86400000), "eviction_ratio": (RATIO, 0.05),
+    "eviction_ratio": (RATIO, 0.05),
     "eviction_high_watermark_ratio": (RATIO, 0.90),
     "enable_metadata_cleanup_on_timeout": (BOOL, False),
     "put_start_discard_timeout_sec": (INT, 30), "put_start_release_timeout_sec": (INT, 600),
@@ -91,7 +92,7 @@ CLIENT = {
     "enable_http_server": (BOOL, False), "http_port": (INT, 9300),
     "use_mmap_arena_allocator": (BOOL, False), "mmap_arena_pool_size": (TEXT, "8 GB"),
 }
-_SOFT_PIN_MS_MAX = 86400000
+_SOFT_PIN_MS_MAX = 720 * 3600000
 _DEAD_AFTER_S_MIN = 6  # twice the silence after which a node is passed over
 
 
@@ -146,6 +147,10 @@ def master_options(arguments, say):
     return types.SimpleNamespace(**values, given=set(given) | set(in_file))
 
 
+def _pin_ms(value):
+    return min(max(value, 1), _SOFT_PIN_MS_MAX)
+
+
 def master_command(options):
     """Snowskin's own command line of it."""
     address = options.rpc_address
@@ -155,8 +160,8 @@ def master_command(options):
                "--cluster", options.cluster_id, "--guard",
                "%dms" % max(options.default_kv_lease_ttl, 1), "--http-listen",
                hostname.join(options.metrics_host, options.metrics_port), "--hard-pin", "100%",
-               "--soft-pin",
-               "%dms" % min(max(options.default_kv_soft_pin_ttl, 1), _SOFT_PIN_MS_MAX),
+               "--soft-pin", "%dms" % _pin_ms(options.default_kv_soft_pin_ttl),
+               "--soft-pin-max", "%dms" % _pin_ms(options.max_kv_soft_pin_ttl),
                "--evict-soft-pinned=%s" % str(options.allow_evict_soft_pinned_objects).lower()]
     if "client_ttl" in options.given:
         command += ["--dead-after", "%ds" % max(options.client_ttl, _DEAD_AFTER_S_MIN)]

@@ -360,6 +360,8 @@ void core_remove_match_expire(struct core *core, struct request *request); /* it
 void core_jobs_run(struct core *core);
 bool core_jobs_can_run(const struct core *core); /* the next step has something to do */
 void core_pin(struct core *core, const struct core_input *input, uint32_t session);
+/* A pin that a client may ask for. */
+bool core_pin_is_valid(const struct core *core, uint8_t pin, uint32_t pin_ms);
 MUST_CHECK enum snow_status core_pin_set(struct core *core, uint32_t number, uint8_t pin,
                                          uint32_t pin_ms);
 void core_pin_forget(struct core *core, uint32_t number);

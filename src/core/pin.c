@@ -157,6 +157,16 @@ static enum snow_status arm_timer(struct core *core, uint32_t number, uint64_t p
     return SNOW_OK;
 }
 
+bool core_pin_is_valid(const struct core *core, uint8_t pin, uint32_t pin_ms)
+{
+    uint64_t max_ns = core->options.soft_pin_max_ns;
+
+    if (pin != WIRE_PIN_SOFT)
+        return pin <= WIRE_PIN_HARD;
+    return max_ns == 0 || pin_ms == WIRE_PIN_CLUSTER ||
+           (pin_ms > 0 && pin_ms * NS_PER_MS <= max_ns);
+}
+
 static uint64_t hard_pin_bytes_max(const struct core *core)
 {
     uint64_t percent = core->options.hard_pin_percent;
@@ -197,7 +207,8 @@ static enum snow_status pin_item(struct core *core, const struct wire_pin_req *m
     enum snow_status status;
     uint32_t number;
 
-    if (key.size == 0 || key.size > LIMIT_KEY_SIZE || message->pin > WIRE_PIN_HARD)
+    if (key.size == 0 || key.size > LIMIT_KEY_SIZE ||
+        !core_pin_is_valid(core, message->pin, message->pin_ms))
         return SNOW_INVALID;
     number = core_object_find(core, key, hash_key(CORE_TENANT, key).low, OBJECT_READABLE);
     if (number == 0)

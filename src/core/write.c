@@ -204,11 +204,11 @@ static enum snow_status grant_item(struct core *core, struct request *request, u
 
 /* ---- put_start ---- */
 
-static bool item_is_valid(const struct wire_put_item *item)
+static bool item_is_valid(const struct core *core, const struct wire_put_item *item)
 {
-    return item->key.size >= 1 && item->key.size <= LIMIT_KEY_SIZE && item->replicas >= 1 &&
-           item->replicas <= LIMIT_REPLICAS && item->pin <= WIRE_PIN_HARD &&
-           item->priority <= WIRE_PRIORITY_MAX &&
+    return core_pin_is_valid(core, item->pin, item->pin_ms) && item->key.size >= 1 &&
+           item->key.size <= LIMIT_KEY_SIZE && item->replicas >= 1 &&
+           item->replicas <= LIMIT_REPLICAS && item->priority <= WIRE_PRIORITY_MAX &&
            (item->flags & ~(WIRE_PUT_REPLACE | WIRE_PUT_DONE | WIRE_PUT_EXPIRES)) == 0;
 }
 
@@ -355,7 +355,7 @@ void core_put_start(struct core *core, const struct core_input *input, uint32_t 
         if (!groups_are_valid)
             core_answer_grant(core, request, i, SNOW_INVALID)->reason =
                 bytes_of_string("group id, size or flags out of range, or no such item or group");
-        else if (!item_is_valid(item))
+        else if (!item_is_valid(core, item))
             core_answer_grant(core, request, i, SNOW_INVALID)->reason =
                 bytes_of_string("key size, copies, pin, priority or flags out of range");
         else if (item->size > LIMIT_OBJECT_SIZE)

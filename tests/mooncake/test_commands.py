@@ -58,10 +58,12 @@ def test_flags():
     assert cli.master_command(options) == [
         "master", "--listen", "0.0.0.0:1", "--cluster", "mooncake_cluster", "--guard",
         "999999ms", "--http-listen", "0.0.0.0:9003", "--hard-pin", "100%", "--soft-pin",
-        "1800000ms", "--evict-soft-pinned=true", "--dead-after", "30s"]
+        "1800000ms", "--soft-pin-max", "86400000ms", "--evict-soft-pinned=true", "--dead-after",
+        "30s"]
     command = cli.master_command(options_of("-default_kv_soft_pin_ttl=999999",
+                                            "--max_kv_soft_pin_ttl=7h",
                                             "--allow_evict_soft_pinned_objects=false"))
-    assert command[-2:] == ["999999ms", "--evict-soft-pinned=false"]
+    assert command[-4:] == ["999999ms", "--soft-pin-max", "25200000ms", "--evict-soft-pinned=false"]
     assert options_of("--default_kv_lease_ttl=5s").default_kv_lease_ttl == 5000
     assert cli.master_command(options_of("--port=7", "--rpc_address=::1"))[2] == "[::1]:7"
 

@@ -14,8 +14,9 @@ NO_SPACE = -200
 def master_as_commanded(*flags):
     """A master with the options that mooncake_master gives it."""
     command = cli.master_command(cli.master_options(flags, lambda text: None))
-    kept = [word for at, word in enumerate(command) if command[at] in ("--hard-pin", "--soft-pin")
-            or command[at - 1] in ("--hard-pin", "--soft-pin") or word.startswith("--evict")]
+    names = ("--hard-pin", "--soft-pin", "--soft-pin-max")
+    kept = [word for at, word in enumerate(command) if word in names or command[at - 1] in names
+            or word.startswith("--evict")]
     return Master(*kept)
 
 
@@ -65,6 +66,27 @@ def test_soft_pins_last_as_the_master_says(commanded):
     assert fill(store, 30, None, "more") == [0] * 30
     assert store.batch_is_exist(["soft%d" % index for index in range(4)]) == [0] * 4
     assert store.close() == 0
+
+
+def test_soft_pins_of_a_length(commanded):
+    """What is said of one is at most what the master is set to."""
+    def config(ttl_ms, action=SoftPinAction.ENABLE):
+        made = ReplicateConfig()
+        made.soft_pin_action, made.soft_pin_ttl_ms = action, ttl_ms
+        return made
+
+    bounded = master_as_commanded("--max_kv_soft_pin_ttl=90s")
+    for master, longest in ((commanded, 86400000), (bounded, 90000)):
+        store = make_store(master, 16 * MIB)
+        for number, (ttl_ms, code) in enumerate((
+                (0, 0), (1000, 0), (longest, 0), (longest + 1, -600), (2**32 - 1, -600),
+                (2**63, -600))):
+            assert store.put("one%d" % number, b"x", config(ttl_ms)) == code, ttl_ms
+            assert store.upsert_batch(["two%d" % number], [b"x"], config(ttl_ms)) == code, ttl_ms
+        assert store.is_exist("one3") == 0
+        assert store.put("three", b"x", config(1000, SoftPinAction.PRESERVE)) == -600
+        assert store.close() == 0
+    bounded.kill()
 
 
 def test_soft_pins_that_are_not_evicted():

@@ -351,7 +351,7 @@ def test_config_of_puts(store, key):
     assert store.upsert(key, b"x", config) == -600  # without ENABLE
     config.soft_pin_action = SoftPinAction.ENABLE
     assert store.upsert(key, b"x", config) == 0
-    config.soft_pin_ttl_ms = 86400001
+    config.soft_pin_ttl_ms = 2**32
     assert store.upsert(key, b"x", config) == -600
     config = ReplicateConfig()
     config.replica_num = 3  # fewer will do

@@ -332,6 +332,38 @@ static void test_soft_pins_that_stay(void **state)
     world_deinit(world);
 }
 
+static void test_soft_pins_of_a_length(void **state)
+{
+    struct small_world small;
+    struct world *world = &small.world;
+    struct wire_key key = {.key = world_key("a0")};
+    struct wire_pin_req pin = {.pin = WIRE_PIN_SOFT, .keys = &key, .keys_count = 1};
+    const uint32_t lengths_ms[] = {1, 3000, 3001, 0, WIRE_PIN_CLUSTER};
+
+    (void)state;
+    world_init(world);
+    world->options.soft_pin_max_ns = 3 * NS_PER_S;
+    world_open(world);
+    small.node = node_start(world, 8 * PAGE, 64);
+    small.session = session_open(world, 0);
+    put(world, small.session, "a0", PAGE);
+    for (uint32_t i = 0; i < 5; i++) {
+        bool good = i != 2 && i != 3; /* longer, and without an end */
+        struct world_request *request;
+        struct wire_put_start_req *message =
+            put_message(world, 100 + i, name_of(world, "b", i), 64);
+
+        pin.pin_ms = lengths_ms[i];
+        request = world_ask(world, small.session, WIRE_pin, &pin, 1, 1000);
+        assert_int_equal(request->statuses[0].status, good ? SNOW_OK : SNOW_INVALID);
+        message->items[0].pin = WIRE_PIN_SOFT;
+        message->items[0].pin_ms = lengths_ms[i];
+        request = put_send(world, small.session, message, 1000);
+        assert_int_equal(request->grants[0].status, good ? SNOW_OK : SNOW_INVALID);
+    }
+    world_deinit(world);
+}
+
 static void test_pin_with_put(void **state)
 {
     struct small_world small;
@@ -680,6 +712,7 @@ int main(void)
         cmocka_unit_test(test_no_space),
         cmocka_unit_test(test_soft_pins_go_last),
         cmocka_unit_test(test_soft_pins_that_stay),
+        cmocka_unit_test(test_soft_pins_of_a_length),
         cmocka_unit_test(test_pin_with_put),
         cmocka_unit_test(test_leases),
         cmocka_unit_test(test_holds),
