@@ -75,9 +75,10 @@ class TransferEngine:
     # ---- beginning ----
 
     def initialize(self, local_hostname, metadata_server, protocol, device_name):
-        """0, or -1: no port is free, or this was done before."""
+        """0, or -1: no port is free, or this was done before. Where engines meet at a metadata
+        server they know each other by local_hostname, so it listens at that port."""
         try:
-            host, _ = hostname.split(local_hostname)
+            host, own_port = hostname.split(local_hostname)
         except ValueError as error:
             log.error("initialize: %s", error)
             return -1
@@ -92,10 +93,14 @@ class TransferEngine:
         if self._engine.port() != 0:
             log.error("initialize: it was done before")
             return -1
-        for port in random.sample(ports, min(len(ports), _TRIES)):
+        tried = random.sample(ports, min(len(ports), _TRIES))
+        if own_port and metadata_server != "P2PHANDSHAKE":
+            tried = [own_port]
+        for port in tried:
             if self._engine.listen(address, port) == 0:
                 return 0
-        log.error("initialize: no port of %d to %d is free at %s", low, high, address)
+        log.error("initialize: none of %d ports from %d on is free at %s", len(tried), min(tried),
+                  address)
         return -1
 
     def initialize_ext(self, local_hostname, metadata_server, protocol, device_name,

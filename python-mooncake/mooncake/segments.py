@@ -1,11 +1,12 @@
 """Further memory that a process gives to the cluster, beside what setup gave."""
+import os
 import threading
 import uuid
 
 from mooncake import hostname
 from mooncake._core import Store
 
-INVALID, NOT_SUPPORTED, NOT_FOUND = -600, -1012, -101
+INVALID, INTERNAL, NOT_SUPPORTED, NOT_FOUND = -600, -1, -1012, -101
 SLAB = 16 << 20
 
 
@@ -22,8 +23,9 @@ class Segments:
         host, _ = hostname.split(self._hostname)
         address = hostname.own_address(host) or "127.0.0.1"
         extra = Store()
-        status, _ = extra._open(wanted.master, None, self._hostname, size, self._hostname,
-                                hostname.join(address, 0), 0, 5000, 0, None, 0)
+        status, _ = extra._open(wanted.master, os.environ.get("SNOWSKIN_TOKEN"), self._hostname,
+                                size, self._hostname, hostname.join(address, 0), 0, 5000, 0, None,
+                                0)
         if status != 0:
             return failed
         number = uuid.uuid4().int
@@ -55,6 +57,10 @@ class Segments:
     def unmount_segment(self, segment_ids, grace_period_seconds=0):
         """As unmount_and_free_segment."""
         return self.unmount_and_free_segment(segment_ids, grace_period_seconds)
+
+    def unmount_local_disk_segment(self, grace_period_seconds=0):
+        """-1: there is no disk tier, so nothing is mounted."""
+        return INTERNAL
 
     def _unmount_all(self):
         for extra in self._extra.values():

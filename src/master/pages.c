@@ -468,6 +468,21 @@ static void show_role(void *owner, const struct http_request *request, struct ht
     text_add(&reply->body, "leader\n");
 }
 
+static void show_state(void *owner, const struct http_request *request, struct http_reply *reply)
+{
+    const struct master_pages *pages = owner;
+
+    (void)request;
+    text_add(&reply->body, "%s\n", master_is_ready(pages->master) ? "serving" : "starting");
+}
+
+static void show_leader(void *owner, const struct http_request *request, struct http_reply *reply)
+{
+    (void)owner;
+    (void)request;
+    reply_json(reply, json_pack("{s:b}", "present", 1));
+}
+
 static const struct http_page table[] = {
     {"GET", "/metrics", show_metrics},
     {"GET", "/metrics/summary", show_summary},
@@ -475,6 +490,8 @@ static const struct http_page table[] = {
     {"GET", "/healthz", show_health},
     {"GET", "/readyz", show_ready},
     {"GET", "/role", show_role},
+    {"GET", "/ha_status", show_state},
+    {"GET", "/leader", show_leader},
     {"GET", "/query_key", show_key},
     {"GET", "/batch_query_keys", show_keys},
     {"GET", "/get_all_segments", show_segments},

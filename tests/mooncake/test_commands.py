@@ -133,6 +133,8 @@ def check_pages(port, key, segment):
                                                         + segment)[1]
     assert get(port, "/query_segment?segment=none")[0] == 500
     assert json.loads(get(port, "/health")[1])["service_ready"] is True
+    assert get(port, "/ha_status") == (200, "serving\n") and get(port, "/role")[1] == "leader\n"
+    assert json.loads(get(port, "/leader")[1]) == {"present": True}
     assert get(port, "/readyz")[0] == 200 and get(port, "/nothing")[0] == 404
     metrics = get(port, "/metrics")[1]
     assert "master_key_count 2\n" in metrics and "snowskin_core_objects 2\n" in metrics

@@ -1,6 +1,10 @@
 """mooncake.engine: memory of one process read and written by another."""
 import ctypes
 import os
+import re
+import socket
+import subprocess
+import sys
 import time
 import weakref
 
@@ -374,3 +378,48 @@ def test_a_store_that_is_dropped_leaves_its_engine(master, pool):
     assert gone() is None
     assert engine.register_memory(memory.at, 100) == 0
     assert engine.unregister_memory(memory.at) == 0
+
+
+def test_engines_that_meet_by_name():
+    """With a metadata server, a peer is known by the name that it gave itself."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        name = "127.0.0.1:%d" % probe.getsockname()[1]
+    first, second, third = (TransferEngine() for _ in range(3))
+    assert first.initialize(name, "http://127.0.0.1:1/metadata", "tcp", "") == 0
+    assert second.initialize(name, "http://127.0.0.1:1/metadata", "tcp", "") == -1  # it is taken
+    assert third.initialize("127.0.0.1:7", "P2PHANDSHAKE", "tcp", "") == 0
+    assert 15000 <= third.get_rpc_port() <= 17000
+    assert name.endswith(":%d" % first.get_rpc_port())
+    area = Memory(b"there")
+    assert first.register_memory(area.at, area.size) == 0
+    assert third.send_probe(name) == 0 and third.get_first_buffer_address(name) == area.at
+
+
+BENCH = [sys.executable, "-m", "mooncake.engine_bench"]
+
+
+def test_bench():
+    target = subprocess.Popen(
+        [*BENCH, "--mode=target", "--metadata_server=P2PHANDSHAKE", "--protocol=tcp",
+         "--local_server_name=127.0.0.1:12345", "--auto_discovery", "--buffer_size=16777216"],
+        stdout=subprocess.PIPE, text=True)
+    name = re.search(r"listening on (127.0.0.1:\d+)", target.stdout.readline()).group(1)
+    for operation in ("read", "write"):
+        done = subprocess.run(
+            [*BENCH, "--segment_id=" + name, "--operation", operation, "--duration=1",
+             "--threads=2", "--batch_size=16", "--buffer_size=16777216", "-use_vram=false",
+             "--local_server_name=127.0.0.1", "--report_unit=MiB"], capture_output=True, text=True,
+            check=False, timeout=60)
+        said = re.fullmatch(r"Test completed: duration (\S+), batch count (\d+), throughput (\S+) "
+                            r"MiB/s\n", done.stdout)
+        assert done.returncode == 0 and said, done
+        assert abs(float(said[3]) - int(said[2]) / float(said[1])) < 0.1 * float(said[3])
+    target.terminate()
+    target.communicate()
+    assert target.returncode == 0
+    for wrong, text in ((["--segment_id=" + name], "nobody"), ([], "--segment_id"),
+                        (["--mode=other"], "--mode"), (["--unknown"], "unknown")):
+        done = subprocess.run([*BENCH, *wrong, "--local_server_name=127.0.0.1"],
+                              capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 1 and text in done.stderr

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import BINARY, LEASE_S, MIB, Memory, make_store, wait_for
+from conftest import BINARY, LEASE_S, MIB, Master, Memory, make_store, wait_for
 from mooncake.async_store import MooncakeDistributedStoreAsync
 from mooncake.store import (BufferHandle, MooncakeDistributedStore, MooncakeHostMemAllocator,
                             ObjectDataType, ReplicateConfig, SoftPinAction, TaskStatus, TaskType)
@@ -404,6 +404,21 @@ def test_further_segments(own_master, key):
     wait_for(lambda: store.get(key) == b"")
     assert store.mount_segment("/dev/null", MIB)["ret"] < 0
     assert store.close() == 0
+
+
+def test_a_cluster_with_a_secret(monkeypatch):
+    master = Master("--token", "secret")
+    store = MooncakeDistributedStore()
+    arguments = ("localhost", "P2PHANDSHAKE", 0, 4 * MIB, "tcp", "", master.address)
+    assert store.setup(*arguments) != 0
+    monkeypatch.setenv("SNOWSKIN_TOKEN", "secret")
+    assert store.setup(*arguments) == 0
+    mounted = store.allocate_and_mount_segment(16 * MIB)
+    assert mounted["ret"] == 0 and store.put("a", b"b") == 0 and store.get("a") == b"b"
+    assert store.unmount_and_free_segment(mounted["segment_ids"]) == 0
+    assert store.unmount_local_disk_segment() == -1  # there is none
+    assert store.close() == 0
+    assert master.stop() == 0
 
 
 def test_copies_and_moves(own_master, key):
