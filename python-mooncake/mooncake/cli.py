@@ -159,7 +159,8 @@ def master_command(options):
     command = ["master", "--listen", hostname.join(address, options.rpc_port or options.port),
                "--cluster", options.cluster_id, "--guard",
                "%dms" % max(options.default_kv_lease_ttl, 1), "--http-listen",
-               hostname.join(options.metrics_host, options.metrics_port), "--hard-pin", "100%",
+               hostname.join(options.metrics_host, options.metrics_port), "--http-drains=true",
+               "--hard-pin", "100%",
                "--soft-pin", "%dms" % _pin_ms(options.default_kv_soft_pin_ttl),
                "--soft-pin-max", "%dms" % _pin_ms(options.max_kv_soft_pin_ttl),
                "--evict-soft-pinned=%s" % str(options.allow_evict_soft_pinned_objects).lower()]

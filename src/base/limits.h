@@ -68,6 +68,9 @@
 #define LIMIT_HTTP_CONNECTIONS 64u /* to the pages of a server */
 #define LIMIT_HTTP_IDLE_S 10u      /* of one of them, without a byte */
 #define LIMIT_HTTP_BODY (1 * MIB)  /* bytes of an answer */
+#define LIMIT_HTTP_ASKED 65536u    /* bytes of the body of a request */
+#define LIMIT_DRAIN_JOBS 64u       /* that HTTP pages remember */
+#define LIMIT_DRAIN_SEGMENTS 64u   /* of one of them */
 
 #if LIMIT_INVENTORY_ROWS > LIMIT_BATCH_ITEMS
 #error "an inventory message is a batch"

@@ -78,8 +78,8 @@ static int open_pages(struct service *service)
 
     if (cli->master.http_listen[0] == 0)
         return CLI_DONE;
-    if (master_pages_open(service->master, cli->master.http_listen, &service->pages, &reason) !=
-        SNOW_OK) {
+    if (master_pages_open(service->master, cli->master.http_listen, cli->master.http_drains,
+                          &service->pages, &reason) != SNOW_OK) {
         cli_error(cli, "--http-listen %s: %s", cli->master.http_listen, reason);
         return CLI_FAILED;
     }

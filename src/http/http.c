@@ -18,11 +18,19 @@ struct http {
 
 struct http_request {
     struct MHD_Connection *connection;
+    size_t size;
+    bool too_large;
+    uint8_t body[]; /* LIMIT_HTTP_ASKED of a POST, else none */
 };
 
 const char *http_argument(const struct http_request *request, const char *name)
 {
     return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+struct bytes http_body(const struct http_request *request)
+{
+    return bytes_of(request->body, request->size);
 }
 
 /* ---- answering ------------------------------------------------------------------------------ */
@@ -55,17 +63,52 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, uint32_t sta
 }
 
 static enum MHD_Result answer(const struct http *http, const struct http_page *page,
-                              struct MHD_Connection *connection)
+                              const struct http_request *request)
 {
-    struct http_request request = {.connection = connection};
+    struct MHD_Connection *connection = request->connection;
     struct http_reply reply = {.status = MHD_HTTP_OK, .type = "text/plain"};
     char *body = malloc(LIMIT_HTTP_BODY);
 
     if (body == NULL)
         return send_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
     text_init(&reply.body, body, LIMIT_HTTP_BODY);
-    page->answer(http->owner, &request, &reply);
+    page->answer(http->owner, request, &reply);
     return send_reply(connection, reply.status, reply.type, body, reply.body.used);
+}
+
+static enum MHD_Result begin(struct MHD_Connection *connection, const char *method, void **seen)
+{
+    size_t room = strcmp(method, MHD_HTTP_METHOD_POST) == 0 ? LIMIT_HTTP_ASKED : 0;
+    struct http_request *request = malloc(sizeof(*request) + room);
+
+    if (request == NULL)
+        return MHD_NO;
+    *request = (struct http_request){.connection = connection};
+    *seen = request;
+    return MHD_YES;
+}
+
+static void on_end(void *owner, struct MHD_Connection *connection, void **seen,
+                   enum MHD_RequestTerminationCode code)
+{
+    (void)owner;
+    (void)connection;
+    (void)code;
+    free(*seen);
+    *seen = NULL;
+}
+
+/* A piece of a body; one of another method than POST is not looked at. */
+static void take(struct http_request *request, const char *method, const char *data, size_t size)
+{
+    if (strcmp(method, MHD_HTTP_METHOD_POST) != 0)
+        return;
+    if (size > LIMIT_HTTP_ASKED - request->size) {
+        request->too_large = true;
+        return;
+    }
+    memcpy(request->body + request->size, data, size);
+    request->size += size;
 }
 
 /* Called for the headers, for each piece of a body, and at the end. */
@@ -74,25 +117,26 @@ static enum MHD_Result on_request(void *owner, struct MHD_Connection *connection
                                   size_t *data_size, void **seen)
 {
     const struct http *http = owner;
+    struct http_request *request = *seen;
     bool path_known = false;
 
     (void)version;
-    (void)data;
-    if (*seen == NULL) {
-        *seen = owner;
-        return MHD_YES;
-    }
-    if (*data_size > 0) { /* no page takes a body */
+    if (request == NULL)
+        return begin(connection, method, seen);
+    if (*data_size > 0) {
+        take(request, method, data, *data_size);
         *data_size = 0;
         return MHD_YES;
     }
+    if (request->too_large)
+        return send_text(connection, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
     if (strcmp(method, MHD_HTTP_METHOD_HEAD) == 0)
         method = MHD_HTTP_METHOD_GET;
     for (uint32_t i = 0; i < http->page_count; i++) {
         if (strcmp(http->pages[i].path, url) != 0)
             continue;
         if (strcmp(http->pages[i].method, method) == 0)
-            return answer(http, &http->pages[i], connection);
+            return answer(http, &http->pages[i], request);
         path_known = true;
     }
     if (path_known)
@@ -135,7 +179,8 @@ static struct MHD_Daemon *start(struct http *http, const union address *address)
     return MHD_start_daemon(flags, 0, NULL, NULL, on_request, http, MHD_OPTION_SOCK_ADDR,
                             &address->any, MHD_OPTION_CONNECTION_LIMIT,
                             (unsigned int)LIMIT_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                            (unsigned int)LIMIT_HTTP_IDLE_S, MHD_OPTION_END);
+                            (unsigned int)LIMIT_HTTP_IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, on_end,
+                            NULL, MHD_OPTION_END);
 }
 
 enum snow_status http_open(const char *listen, const struct http_page *pages, uint32_t page_count,

@@ -3,12 +3,13 @@
  * Problem.  People and programs ask with a browser, curl or Prometheus how a server is.
  * Idea.     libmicrohttpd on a thread of its own; a page is a row of a table: method, path, and a
  *           function that makes the answer.  What it needs of other threads it asks them for.
- * Bounds.   Connections, their idle time, and the size of an answer: base/limits.h.  No body of a
- *           request is read.
+ * Bounds.   Connections, their idle time, the sizes of a request's body and of an answer:
+ *           base/limits.h.
  * Threads.  One of its own calls the pages, one at a time; the functions below: the opener's. */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -31,6 +32,9 @@ struct http_page {
 
 /* An argument of the query, decoded; NULL: not given.  Lives as long as the request. */
 const char *http_argument(const struct http_request *request, const char *name);
+
+/* The body of a POST; as long as the request. */
+struct bytes http_body(const struct http_request *request);
 
 /* listen: "host:port", the host an address.  INVALID, UNREACHABLE (taken), NO_MEMORY; *reason
  * (static) says what is wrong.  pages are kept. */

@@ -646,6 +646,11 @@ bool master_has_failed(const struct master *master)
     return __atomic_load_n(&master->failed, __ATOMIC_ACQUIRE);
 }
 
+struct env *master_env(const struct master *master)
+{
+    return master->env;
+}
+
 struct env_loop *master_loop(const struct master *master)
 {
     return master->loop;
@@ -672,7 +677,8 @@ const void *master_ask(struct master *master, uint16_t type, const void *message
                                .deadline_ns = UINT64_MAX};
     const struct core_output *answer;
 
-    ASSERT(type == WIRE_nodes || type == WIRE_lookup); /* by the same step */
+    ASSERT(type == WIRE_nodes || type == WIRE_lookup || type == WIRE_task_start ||
+           type == WIRE_task_cancel || type == WIRE_tasks); /* by the same step */
     if (master->own_session == 0) {
         step(master, &open);
         answer = own_answer(master, CORE_OUT_SESSION);

@@ -41,6 +41,7 @@ bool master_has_failed(const struct master *master);
 /* For pages.c: the loop, and what the core answers to a request that it answers at once; on the
  * loop only, and only until the next.  NULL: not now. */
 struct env_loop *master_loop(const struct master *master);
+struct env *master_env(const struct master *master);
 const void *master_ask(struct master *master, uint16_t type, const void *message);
 
 /* For the simulator's checkers, and on the loop: the machine itself. */

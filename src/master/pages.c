@@ -11,7 +11,8 @@
 #include "base/limits.h"
 #include "core/core.h"
 #include "env/thread.h"
-#include "http/http.h"
+#include "master/page_drains.h"
+#include "master/page_json.h"
 #include "obs/metrics.h"
 
 #include <jansson.h>
@@ -23,6 +24,7 @@ struct master_pages {
     struct http *http;
     struct env_mutex *mutex;
     struct env_condition *answered;
+    struct page_drains *drains; /* NULL: pages only tell */
 };
 
 /* A page that is being made; on the stack of http's thread, which waits until it is done. */
@@ -61,46 +63,6 @@ static void ask(struct master_pages *pages, const struct http_request *request,
     while (!question.done)
         env_condition_wait(pages->answered, pages->mutex, UINT64_MAX);
     env_mutex_unlock(pages->mutex);
-}
-
-/* ---- JSON ----------------------------------------------------------------------------------- */
-
-/* Takes the value over; NULL: no memory. */
-static void reply_json(struct http_reply *reply, json_t *value)
-{
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
-
-    reply->type = "application/json";
-    if (text == NULL || strlen(text) >= reply->body.size) {
-        reply->status = 503;
-        text_add(&reply->body, "{\"success\":false,\"error_message\":\"the answer is too large\"}");
-    } else {
-        text_add(&reply->body, "%s", text);
-    }
-    free(text);
-    if (value != NULL)
-        json_decref(value);
-}
-
-static void reply_failure(struct http_reply *reply, uint32_t status, int code, const char *message)
-{
-    reply->status = status;
-    reply_json(reply, json_pack("{s:b,s:i,s:s}", "success", 0, "error_code", code, "error_message",
-                                message));
-}
-
-/* Any bytes as a text that JSON can hold. */
-static json_t *json_of_bytes(struct bytes bytes)
-{
-    json_t *text = json_stringn((const char *)bytes.at, bytes.size);
-    char printed[LIMIT_NAME_SIZE * 4 + 16];
-    struct text to;
-
-    if (text != NULL)
-        return text;
-    text_init(&to, printed, sizeof(printed));
-    text_add_bytes(&to, bytes, LIMIT_NAME_SIZE);
-    return json_string(printed);
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -150,12 +112,11 @@ static json_t *segment_json(const struct wire_node_info *node)
     text_init(&text, id, sizeof(id));
     text_add(&text, "%llu-%u", (unsigned long long)node->incarnation, node->node);
     return json_pack("{s:o,s:s,s:s,s:I,s:o,s:s,s:s,s:I,s:I,s:f}", "segment_name",
-                     json_of_bytes(name_of(node)), "segment_id", id, "client_id", id, "size_bytes",
-                     (json_int_t)node->size, "te_endpoint", json_of_bytes(node->address),
-                     "protocol", "tcp", "status",
-                     node->state == WIRE_NODE_ALIVE ? "OK" : "UNDEFINED", "allocator_used_bytes",
-                     (json_int_t)node->used, "allocator_capacity_bytes", (json_int_t)node->size,
-                     "allocator_usage_percent",
+                     page_json_bytes(name_of(node)), "segment_id", id, "client_id", id,
+                     "size_bytes", (json_int_t)node->size, "te_endpoint",
+                     page_json_bytes(node->address), "protocol", "tcp", "status",
+                     page_drains_state(node->state), "allocator_used_bytes", (json_int_t)node->used,
+                     "allocator_capacity_bytes", (json_int_t)node->size, "allocator_usage_percent",
                      node->size == 0 ? 0.0 : 100.0 * (double)node->used / (double)node->size);
 }
 
@@ -166,16 +127,16 @@ static void details_on_loop(struct question *question)
 
     if (nodes == NULL || segments == NULL) {
         json_decref(segments);
-        reply_failure(question->reply, 503, -1, NOT_NOW);
+        page_json_failure(question->reply, 503, -1, NOT_NOW);
         return;
     }
     for (uint32_t i = 0; i < nodes->nodes_count; i++) {
         if (is_served(&nodes->nodes[i]))
             (void)json_array_append_new(segments, segment_json(&nodes->nodes[i]));
     }
-    reply_json(question->reply,
-               json_pack("{s:I,s:o}", "total_segments", (json_int_t)json_array_size(segments),
-                         "segments", segments));
+    page_json_reply(question->reply,
+                    json_pack("{s:I,s:o}", "total_segments", (json_int_t)json_array_size(segments),
+                              "segments", segments));
 }
 
 static void segment_on_loop(struct question *question)
@@ -212,7 +173,7 @@ static json_t *copies_json(const struct wire_found *found, const struct wire_nod
             continue;
         for (uint32_t n = 0; n < nodes->nodes_count && endpoint == NULL; n++) {
             if (nodes->nodes[n].node == place->node)
-                endpoint = json_of_bytes(name_of(&nodes->nodes[n]));
+                endpoint = page_json_bytes(name_of(&nodes->nodes[n]));
         }
         (void)json_array_append_new(copies,
                                     json_pack("{s:I,s:I,s:s,s:o}", "size_", (json_int_t)found->size,
@@ -264,17 +225,18 @@ static void key_on_loop(struct question *question)
     struct key_found found;
 
     if (name == NULL || key.key.size == 0 || key.key.size > LIMIT_KEY_SIZE) {
-        reply_failure(question->reply, 400, -600, "key is missing, or longer than a key may be");
+        page_json_failure(question->reply, 400, -600,
+                          "key is missing, or longer than a key may be");
         return;
     }
     if (look_up(question->pages->master, &key, 1, WIRE_LOOKUP_GUARD, &found) != 1 ||
         (nodes = nodes_of(question->pages->master)) == NULL)
-        reply_failure(question->reply, 503, -1, NOT_NOW);
+        page_json_failure(question->reply, 503, -1, NOT_NOW);
     else if (found.found.status != SNOW_OK)
-        reply_failure(question->reply, 404, -704, "there is no such key");
+        page_json_failure(question->reply, 404, -704, "there is no such key");
     else
-        reply_json(question->reply,
-                   json_pack("{s:b,s:o}", "success", 1, "data", copies_json(&found.found, nodes)));
+        page_json_reply(question->reply, json_pack("{s:b,s:o}", "success", 1, "data",
+                                                   copies_json(&found.found, nodes)));
 }
 
 /* The keys between commas; how many. */
@@ -312,18 +274,61 @@ static void keys_on_loop(struct question *question)
     json_t *data = json_object();
 
     if (count == 0)
-        reply_failure(question->reply, 400, -600, "keys are missing");
+        page_json_failure(question->reply, 400, -600, "keys are missing");
     else if (found == NULL || data == NULL ||
              look_up(question->pages->master, keys, count, 0, found) != count ||
              (nodes = nodes_of(question->pages->master)) == NULL)
-        reply_failure(question->reply, 503, -1, NOT_NOW);
+        page_json_failure(question->reply, 503, -1, NOT_NOW);
     for (uint32_t i = 0; i < count && nodes != NULL; i++)
         (void)json_object_setn_new(data, (const char *)keys[i].key.at, keys[i].key.size,
                                    key_json(&found[i].found, nodes));
     if (nodes != NULL)
-        reply_json(question->reply, json_pack("{s:b,s:O}", "success", 1, "data", data));
+        page_json_reply(question->reply, json_pack("{s:b,s:O}", "success", 1, "data", data));
     json_decref(data);
     free(found);
+}
+
+/* ---- drains ------------------------------------------------------------------------------- */
+
+static struct page_drains *drains_of(struct question *question)
+{
+    struct page_drains *drains = question->pages->drains;
+
+    if (drains == NULL)
+        page_json_failure(question->reply, 403, -600,
+                          "pages only tell: --http-drains is not set, or use snowskin drain");
+    return drains;
+}
+
+static void drain_on_loop(struct question *question)
+{
+    struct page_drains *drains = drains_of(question);
+
+    if (drains != NULL)
+        page_drains_begin(drains, http_body(question->request), question->reply);
+}
+
+static void drain_query_on_loop(struct question *question)
+{
+    struct page_drains *drains = drains_of(question);
+
+    if (drains != NULL)
+        page_drains_tell(drains, http_argument(question->request, "job_id"), false,
+                         question->reply);
+}
+
+static void drain_cancel_on_loop(struct question *question)
+{
+    struct page_drains *drains = drains_of(question);
+
+    if (drains != NULL)
+        page_drains_tell(drains, http_argument(question->request, "job_id"), true, question->reply);
+}
+
+static void segment_state_on_loop(struct question *question)
+{
+    page_drains_segment(question->pages->drains, question->pages->master,
+                        http_argument(question->request, "segment"), question->reply);
 }
 
 /* ---- metrics -------------------------------------------------------------------------------- */
@@ -439,6 +444,10 @@ ASKS(details)
 ASKS(segment)
 ASKS(key)
 ASKS(keys)
+ASKS(drain)
+ASKS(drain_query)
+ASKS(drain_cancel)
+ASKS(segment_state)
 ASKS(metrics)
 ASKS(summary)
 
@@ -447,8 +456,9 @@ static void show_health(void *owner, const struct http_request *request, struct 
     const struct master_pages *pages = owner;
 
     (void)request;
-    reply_json(reply, json_pack("{s:s,s:s,s:s,s:b}", "status", "ok", "role", "leader", "ha_state",
-                                "serving", "service_ready", (int)master_is_ready(pages->master)));
+    page_json_reply(reply,
+                    json_pack("{s:s,s:s,s:s,s:b}", "status", "ok", "role", "leader", "ha_state",
+                              "serving", "service_ready", (int)master_is_ready(pages->master)));
 }
 
 static void show_ready(void *owner, const struct http_request *request, struct http_reply *reply)
@@ -480,7 +490,7 @@ static void show_leader(void *owner, const struct http_request *request, struct 
 {
     (void)owner;
     (void)request;
-    reply_json(reply, json_pack("{s:b}", "present", 1));
+    page_json_reply(reply, json_pack("{s:b}", "present", 1));
 }
 
 static const struct http_page table[] = {
@@ -497,6 +507,10 @@ static const struct http_page table[] = {
     {"GET", "/get_all_segments", show_segments},
     {"GET", "/get_segments_detail", show_details},
     {"GET", "/query_segment", show_segment},
+    {"POST", "/api/v1/drain_jobs", show_drain},
+    {"GET", "/api/v1/drain_jobs/query", show_drain_query},
+    {"POST", "/api/v1/drain_jobs/cancel", show_drain_cancel},
+    {"GET", "/api/v1/segments/status", show_segment_state},
 };
 
 static void free_all(struct master_pages *pages)
@@ -505,10 +519,11 @@ static void free_all(struct master_pages *pages)
         env_condition_destroy(pages->answered);
     if (pages->mutex != NULL)
         env_mutex_destroy(pages->mutex);
+    page_drains_destroy(pages->drains);
     free(pages);
 }
 
-enum snow_status master_pages_open(struct master *master, const char *listen,
+enum snow_status master_pages_open(struct master *master, const char *listen, bool drains,
                                    struct master_pages **opened, const char **reason)
 {
     struct master_pages *pages = calloc(1, sizeof(*pages));
@@ -520,7 +535,8 @@ enum snow_status master_pages_open(struct master *master, const char *listen,
     pages->master = master;
     pages->mutex = env_mutex_create();
     pages->answered = env_condition_create();
-    if (pages->mutex != NULL && pages->answered != NULL)
+    pages->drains = drains ? page_drains_create(master) : NULL;
+    if (pages->mutex != NULL && pages->answered != NULL && (pages->drains != NULL || !drains))
         status =
             http_open(listen, table, sizeof(table) / sizeof(table[0]), pages, &pages->http, reason);
     if (status != SNOW_OK) {

@@ -1,4 +1,4 @@
-/* The master's HTTP pages: metrics, health, nodes, where keys are. */
+/* The master's HTTP pages: metrics, health, nodes, where keys are, drains. */
 #ifndef MASTER_PAGES_H
 #define MASTER_PAGES_H
 
@@ -6,9 +6,11 @@
 
 struct master_pages;
 
-/* listen: "host:port".  Statuses and *reason as http_open. */
+/* listen: "host:port".  drains: who asks may have nodes drained; else pages only tell.  Statuses
+ * and *reason as http_open. */
 MUST_CHECK enum snow_status master_pages_open(struct master *master, const char *listen,
-                                              struct master_pages **pages, const char **reason);
+                                              bool drains, struct master_pages **pages,
+                                              const char **reason);
 /* Before the master. */
 void master_pages_close(struct master_pages *pages);
 

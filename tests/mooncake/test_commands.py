@@ -57,9 +57,9 @@ def test_flags():
     assert options.client_ttl == 30 and options.enable_http_metadata_server
     assert cli.master_command(options) == [
         "master", "--listen", "0.0.0.0:1", "--cluster", "mooncake_cluster", "--guard",
-        "999999ms", "--http-listen", "0.0.0.0:9003", "--hard-pin", "100%", "--soft-pin",
-        "1800000ms", "--soft-pin-max", "86400000ms", "--evict-soft-pinned=true", "--dead-after",
-        "30s"]
+        "999999ms", "--http-listen", "0.0.0.0:9003", "--http-drains=true", "--hard-pin", "100%",
+        "--soft-pin", "1800000ms", "--soft-pin-max", "86400000ms", "--evict-soft-pinned=true",
+        "--dead-after", "30s"]
     command = cli.master_command(options_of("-default_kv_soft_pin_ttl=999999",
                                             "--max_kv_soft_pin_ttl=7h",
                                             "--allow_evict_soft_pinned_objects=false"))
