@@ -59,6 +59,8 @@ struct store {
     PyObject_HEAD struct state *state;
     struct link *link; /* NULL: not set up */
     bool failed;       /* the last set-up failed */
+    uint64_t hidden;   /* answers of is_exist that were 0 because nobody could be asked */
+    uint64_t told_ms;  /* when that was last logged; 0: never */
 };
 
 /* ---- codes.c: what a status is in this package ---- */

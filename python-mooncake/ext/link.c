@@ -230,7 +230,7 @@ PyObject *store_hosted(PyObject *self, PyObject *unused)
     return made;
 }
 
-/* _counters(): bytes and objects that were read, and written. */
+/* _counters(): bytes and objects that were read, and written; hidden answers of is_exist. */
 PyObject *store_counters(PyObject *self, PyObject *unused)
 {
     const struct link *link = ((struct store *)self)->link;
@@ -239,10 +239,11 @@ PyObject *store_counters(PyObject *self, PyObject *unused)
     (void)unused;
     if (link == NULL)
         link = &none;
-    return Py_BuildValue("(KKKK)", (unsigned long long)link->read_bytes,
+    return Py_BuildValue("(KKKKK)", (unsigned long long)link->read_bytes,
                          (unsigned long long)link->read_count,
                          (unsigned long long)link->written_bytes,
-                         (unsigned long long)link->written_count);
+                         (unsigned long long)link->written_count,
+                         (unsigned long long)((struct store *)self)->hidden);
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */

@@ -1,8 +1,11 @@
 /* Questions, removal, registered memory. */
 #include "core.h"
 
+#include <time.h>
+
 #define COPIES_MAX 16
 #define SWEEP_MS 60000 /* of a removal that goes through all objects */
+#define TELL_MS 60000
 
 /* ---- exists --------------------------------------------------------------------------------- */
 
@@ -29,7 +32,28 @@ static int64_t is_there(enum snow_status status)
     return status == SNOW_NOT_FOUND || status == SNOW_UNKNOWN ? 0 : code_of(status, KIND_OTHER);
 }
 
-/* Of a single key, anything but 0 is taken for a hit: what a missing master hides is none. */
+/* Of a single key, anything but 0 is taken for a hit: what a missing master hides is none.  It is
+ * counted, and logged once a minute. */
+static PyObject *answer_hidden(struct store *store)
+{
+    struct timespec now;
+    uint64_t now_ms;
+    PyObject *done;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
+    store->hidden++;
+    if (store->told_ms != 0 && now_ms - store->told_ms < TELL_MS)
+        return PyLong_FromLong(0);
+    store->told_ms = now_ms;
+    done = PyObject_CallMethod((PyObject *)store, "_warn_hidden", "K",
+                               (unsigned long long)store->hidden);
+    if (done == NULL)
+        PyErr_Clear();
+    Py_XDECREF(done);
+    return PyLong_FromLong(0);
+}
+
 PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     static const struct args_spec spec = {"is_exist", 1, 1, {"key", NULL}};
@@ -42,10 +66,11 @@ PyObject *store_is_exist(PyObject *self, PyObject *const *args, Py_ssize_t count
         return NULL;
     link = link_take(store);
     if (link == NULL)
-        return PyLong_FromLong(store->failed ? 0 : CODE_INVALID);
+        return store->failed ? answer_hidden(store) : PyLong_FromLong(CODE_INVALID);
     (void)stat_items(link, &item, 1);
     link_drop(link);
-    return PyLong_FromLongLong(item.status == SNOW_UNREACHABLE ? 0 : is_there(item.status));
+    return item.status == SNOW_UNREACHABLE ? answer_hidden(store)
+                                           : PyLong_FromLongLong(is_there(item.status));
 }
 
 /* What a question about many keys answers for one. */

@@ -58,18 +58,19 @@ def _health(store):
 
 def _metrics(store):
     labels = '{client_mode="real",cluster_id="%s"}' % os.environ.get("MC_STORE_CLUSTER_ID", "")
-    read, reads, written, writes = store._counters()
+    read, reads, written, writes, hidden = store._counters()
     rows = (("mooncake_transfer_read_bytes", read, "Bytes of objects that were read"),
             ("mooncake_transfer_write_bytes", written, "Bytes of objects that were written"),
             ("mooncake_transfer_read_operation_count", reads, "Objects that were read"),
-            ("mooncake_transfer_write_operation_count", writes, "Objects that were written"))
+            ("mooncake_transfer_write_operation_count", writes, "Objects that were written"),
+            ("mooncake_is_exist_unknown_total", hidden, "is_exist answered 0: nobody to ask"))
     return 200, "text/plain; version=0.0.4", "".join(
         "# HELP %s %s\n# TYPE %s counter\n%s%s %d\n" % (name, text, name, name, labels, value)
         for name, value, text in rows)
 
 
 def _summary(store):
-    read, reads, written, writes = store._counters()
+    read, reads, written, writes, _ = store._counters()
     return 200, "text/plain; version=0.0.4", "Read: %d objects, %d bytes | Written: %d objects, " \
         "%d bytes\n" % (reads, read, writes, written)
 

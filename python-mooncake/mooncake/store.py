@@ -326,6 +326,10 @@ class MooncakeDistributedStore(Parallelism, TensorFiles, Tensors, Sessions, Segm
             self._hostname = ""
         return 0
 
+    def _warn_hidden(self, count):
+        log.warning("is_exist: the master can not be asked, so nothing is there (%d times so far)",
+                    count)
+
     def _serve(self, port):
         from mooncake.client_service import ClientHttp
         try:

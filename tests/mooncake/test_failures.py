@@ -1,10 +1,11 @@
 """What happens when others die: masters, nodes, writers."""
+import threading
 import time
 
 from conftest import MIB, Memory, child, make_store, wait_for
 
 
-def test_master_gone_and_back(own_master, key):
+def test_master_gone_and_back(own_master, key, caplog):
     store, memory = make_store(own_master, 16 * MIB), Memory(10)
     assert store.put(key, b"0123456789") == 0
     own_master.kill()
@@ -19,6 +20,8 @@ def test_master_gone_and_back(own_master, key):
         assert store.remove(key) == store.remove_all() == -900
         assert store.health_check() == 2
     assert time.monotonic() - began < 4  # 220 calls: nothing waits any more
+    assert store._counters()[4] == 21  # each 0 of is_exist; told once a minute
+    assert [record.args for record in caplog.records if "is_exist" in record.message] == [(1,)]
     own_master.start()
     wait_for(lambda: store.health_check() == 0)
     wait_for(lambda: store.get(key) == b"0123456789")  # nodes kept what they held
@@ -59,6 +62,23 @@ def test_a_put_waits_for_another_writer(own_master, key):
     assert other.batch_put_from_multi_buffer_ranges([key], [[memory.at]], [[5]], [[0]]) == [5]
     assert other.batch_put_session_end([key]) == [0]
     assert store.put(key, b"second") == 0 and store.get(key) == b"first"
+    assert other.close() == 0 and store.close() == 0
+
+
+def test_others_of_a_batch_do_not_wait(own_master, key):
+    """What another writer holds up is alone in that."""
+    store, other = make_store(own_master, 16 * MIB), make_store(own_master, 0)
+    memory = Memory(b"mine!")
+    assert other.batch_put_session_start([key + "1"], [5]) == [0]
+    keys, codes = [key + "0", key + "1", key + "2"], []
+    putting = threading.Thread(target=lambda: codes.extend(
+        store.batch_put_from(keys, [memory.at] * 3, [5] * 3)))
+    putting.start()
+    wait_for(lambda: other.batch_is_exist(keys) == [1, 0, 1], 4)
+    assert not codes  # the call waits for the middle one
+    assert other.batch_put_session_revoke([key + "1"]) == [0]  # it fails: the put takes over
+    putting.join()
+    assert codes == [0] * 3 and other.get_batch(keys) == [b"mine!"] * 3
     assert other.close() == 0 and store.close() == 0
 
 
