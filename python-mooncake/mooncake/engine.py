@@ -71,6 +71,7 @@ class TransferEngine:
         self._lock = threading.Lock()
         self._managed = {}  # address: (memory, its size class)
         self._free = {}     # size class: addresses
+        self._met = set()   # peers that were there once
 
     # ---- beginning ----
 
@@ -187,25 +188,30 @@ class TransferEngine:
 
     # ---- transfers that run by themselves: a number, 0: not started ----
 
+    def _submit(self, kind, target, buffers, addresses, lengths):
+        """An id; 0: the peer was never met, and is not there."""
+        if target not in self._met:
+            if self._engine.probe(target)[0] != 0:
+                return 0
+            self._met.add(target)
+        return self._engine.submit(kind, target, buffers, addresses, lengths)
+
     def batch_transfer_async(self, target_hostname, buffers, peer_buffer_addresses, lengths,
                              opcode, transport_hint=""):
-        return self._engine.submit(_kind(opcode), target_hostname, buffers, peer_buffer_addresses,
-                                   lengths)
+        return self._submit(_kind(opcode), target_hostname, buffers, peer_buffer_addresses,
+                            lengths)
 
     def batch_transfer_async_write(self, target_hostname, buffers, peer_buffer_addresses, lengths,
                                    transport_hint=""):
-        return self._engine.submit(_WRITE, target_hostname, buffers, peer_buffer_addresses,
-                                   lengths)
+        return self._submit(_WRITE, target_hostname, buffers, peer_buffer_addresses, lengths)
 
     def batch_transfer_async_read(self, target_hostname, buffers, peer_buffer_addresses, lengths,
                                   transport_hint=""):
-        return self._engine.submit(_READ, target_hostname, buffers, peer_buffer_addresses,
-                                   lengths)
+        return self._submit(_READ, target_hostname, buffers, peer_buffer_addresses, lengths)
 
     def transfer_submit_write(self, target_hostname, buffer, peer_buffer_address, length,
                               transport_hint=""):
-        return self._engine.submit(_WRITE, target_hostname, [buffer], [peer_buffer_address],
-                                   [length])
+        return self._submit(_WRITE, target_hostname, [buffer], [peer_buffer_address], [length])
 
     def transfer_check_status(self, batch_id):
         """1: done, 0: running, -1: failed, -2: it took too long."""

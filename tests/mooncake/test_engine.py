@@ -226,7 +226,15 @@ def test_nobody_there():
     assert one.transfer_sync_write("127.0.0.1:1", memory.at, 5, 5) == -1
     assert one.transfer_sync_write("nonsense", memory.at, 5, 5) == -1
     assert one.send_probe("127.0.0.1:1") == -102 and one.get_first_buffer_address("x:1") == 0
-    number = one.transfer_submit_write("127.0.0.1:1", memory.at, 5, 5)
+    assert one.transfer_submit_write("127.0.0.1:1", memory.at, 5, 5) == 0  # never met
+    assert one.batch_transfer_async_read("127.0.0.1:1", [memory.at], [5], [5]) == 0
+    other, name = make_engine()
+    theirs = Memory(10)
+    assert other.register_memory(theirs.at, 10) == 0
+    number = one.transfer_submit_write(name, memory.at, theirs.at, 5)
+    assert number > 0 and one.get_batch_transfer_status([number]) == 0
+    del other
+    number = one.transfer_submit_write(name, memory.at, theirs.at, 5)  # met, and gone
     assert number > 0 and one.get_batch_transfer_status([number]) == -1
     assert one.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == -1  # it was
 
