@@ -22,6 +22,7 @@ test-consumers: deps
 wheels: deps
 	@tools/wheel
 	@tools/wheel mooncake
+	@mkdir -p dist && rm -f dist/snowskin*.whl && cp build/wheels/snowskin*.whl dist/ && ls dist
 
 fuzz: deps
 	@tools/fuzz $(SECONDS)
