@@ -404,8 +404,21 @@ static bool serve(struct core *core, struct waiter *waiter)
     return false;
 }
 
+/* Chooses again where room is to come from.  True: where it is now that was there, and it has its
+ * grant.  No event would tell of such room: it came free before. */
+static bool want_and_serve(struct core *core, struct waiter *waiter, bool *hopeful)
+{
+    const struct request *request = waiter->request;
+    uint16_t lacking = request->lacking;
+    bool scraps = request->scraps;
+
+    *hopeful = want(core, waiter);
+    return (request->lacking != lacking || request->scraps != scraps) && serve(core, waiter);
+}
+
 /* Under pressure leases yield: probes first, then reads; when they had to, at once for the next
- * second.  Then groups that are being formed.  True: others stand in the queue now. */
+ * second.  Then groups that are being formed.  True: it was served, or others stand in the queue
+ * now. */
 static bool break_leases(struct core *core, struct waiter *waiter)
 {
     uint64_t waited_ns = core->now_ns - waiter->since_ns;
@@ -423,9 +436,10 @@ static bool break_leases(struct core *core, struct waiter *waiter)
         core_group_yield(core, waiter->admitted))
         return true;
     if (broken > 0) {
+        bool hopeful;
+
         core->breaking_until_ns = core->now_ns + NS_PER_S;
-        want(core, waiter);
-        return false;
+        return want_and_serve(core, waiter, &hopeful);
     }
     uint64_t next_ns = waiter->since_ns + (waited_ns < probes_ns ? probes_ns : reads_ns);
 
@@ -475,10 +489,9 @@ void core_room_serve(struct core *core)
             list_remove(&waiter->link);
             list_push(&session->room, &waiter->link);
         } else if (!serve(core, waiter)) {
-            bool tried = waiter->request->scraps;
-            bool hopeful = want(core, waiter);
+            bool hopeful;
 
-            if (waiter->request->scraps && !tried && serve(core, waiter))
+            if (want_and_serve(core, waiter, &hopeful))
                 continue;
             if (!hopeful && break_leases(core, waiter))
                 continue;

@@ -583,41 +583,75 @@ static void test_larger_than_a_full_segment(void **state)
     world_deinit(&world);
 }
 
-static void test_places_where_room_can_be_made(void **state)
+/* A node of two segments: the first is pinned whole, the second holds so many objects that may
+ * go. */
+static uint64_t open_pinned(struct world *world, uint32_t seconds)
 {
-    struct world world;
-
-    (void)state;
-    world_init(&world);
-    world.options.hard_pin_percent = 90;
-    world_open(&world);
-    struct world_node *node = node_add(&world, MIB, 256);
+    world_init(world);
+    world->options.hard_pin_percent = 90;
+    world_open(world);
+    struct world_node *node = node_add(world, MIB, 256);
 
     node->segment_count = 2;
     node->slots[1] = calloc(256, sizeof(struct world_slot));
-    node_mount(&world, node);
-    node_tell_all(&world, node);
-    uint64_t session = session_open(&world, 0);
+    node_mount(world, node);
+    node_tell_all(world, node);
+    uint64_t session = session_open(world, 0);
 
-    /* The first segment is pinned whole, the second is full of what may go. */
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 4 + seconds; i++) {
         struct wire_put_start_req *message =
-            put_message(&world, i + 1, i < 4 ? "p" : "f", 256 * KIB - 8 * KIB);
-        char *key = world_take(&world, 1, 16);
+            put_message(world, i + 1, i < 4 ? "p" : "f", 256 * KIB - 8 * KIB);
+        char *key = world_take(world, 1, 16);
 
         snprintf(key, 16, "k%u", i);
         message->items[0].key = world_key(key);
         message->items[0].pin = i < 4 ? WIRE_PIN_HARD : WIRE_PIN_NONE;
         message->segment = world_key(i < 4 ? "first" : "second");
-        struct world_request *request = put_send(&world, session, message, 0);
+        struct world_request *request = put_send(world, session, message, 0);
 
-        put_end_gen(&world, session, key, request->grants[0].gen, 1);
+        put_end_gen(world, session, key, request->grants[0].gen, 1);
     }
+    return session;
+}
+
+static void test_places_where_room_can_be_made(void **state)
+{
+    struct world world;
+    uint64_t session = open_pinned(&world, 4);
+
+    (void)state;
     struct wire_put_start_req *message = put_message(&world, 100, "x", 200 * KIB);
 
     message->segment = world_key("first");
     struct world_request *request = put_send(&world, session, message, 2000);
 
+    assert_true(request->done);
+    assert_int_equal(request->grants[0].status, SNOW_OK);
+    assert_int_equal(request->grants[0].places[0].segment, 1);
+    world_deinit(&world);
+}
+
+/* Who waited for something else is looked at for the first time when the room is there. */
+static void test_takes_room_that_is_elsewhere(void **state)
+{
+    struct world world;
+    uint64_t session = open_pinned(&world, 0);
+
+    (void)state;
+    struct wire_put_start_req *message = put_message(&world, 100, "open", 400 * KIB);
+
+    message->segment = world_key("second");
+    struct world_request *open = put_send(&world, session, message, 0);
+
+    message = put_message(&world, 101, "x", 200 * KIB);
+    message->segment = world_key("first");
+    message->wait_ms = 30000;
+    struct world_request *request = world_ask(&world, session, WIRE_put_start, message, 1, 60000);
+
+    world_run(&world, NS_PER_S);
+    assert_false(request->done); /* with the open one it would be above its session's share */
+    put_end_gen(&world, session, "open", open->grants[0].gen, 1);
+    world_run(&world, NS_PER_MS);
     assert_true(request->done);
     assert_int_equal(request->grants[0].status, SNOW_OK);
     assert_int_equal(request->grants[0].places[0].segment, 1);
@@ -643,6 +677,7 @@ int main(void)
         cmocka_unit_test(test_full_second_copy),
         cmocka_unit_test(test_larger_than_a_full_segment),
         cmocka_unit_test(test_places_where_room_can_be_made),
+        cmocka_unit_test(test_takes_room_that_is_elsewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
