@@ -220,7 +220,8 @@ static uint64_t share_bytes(const struct core *core)
 
 static bool is_admitted_with(const struct core *core, uint64_t bytes)
 {
-    return list_is_empty(&core->forming) || core->forming_bytes + bytes <= share_bytes(core);
+    return list_is_empty(&core->forming) || core->forming_bytes + bytes <= share_bytes(core) ||
+           FAULT(core->faults, groups_block);
 }
 
 static uint64_t whole_bytes(const struct wire_put_start_req *put, uint32_t item,
@@ -560,7 +561,8 @@ bool core_group_yield(struct core *core, uint64_t ggen)
     struct list_link *last = list_last(&core->forming);
     uint32_t record = last == NULL ? 0 : list_entry(last, struct group_timer, forming)->record;
 
-    if (record == 0 || core_group_at(core, record)->ggen == ggen)
+    if (record == 0 || core_group_at(core, record)->ggen == ggen ||
+        FAULT(core->faults, groups_block))
         return false;
     core_count(core, CORE_METRIC_groups_yielded, 1);
     give_up(core, record);

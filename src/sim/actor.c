@@ -453,7 +453,7 @@ static void next_operation(struct lane *lane)
 
     lane->kind = LANE_IDLE;
     end_views(lane);
-    if (cluster->stopping)
+    if (cluster->stopping || cluster->plan.keys == 0)
         return;
     choose_keys(lane);
     lane->began_ns = now_of(lane);

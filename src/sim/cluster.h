@@ -14,7 +14,7 @@
 #include "sim/world.h"
 
 #define CLUSTER_NODES_MAX 4u
-#define CLUSTER_CLIENTS_MAX 8u
+#define CLUSTER_CLIENTS_MAX 64u
 #define CLUSTER_LANES 3u /* operations of one client at a time */
 
 struct cluster;
@@ -23,7 +23,7 @@ struct cluster;
 struct cluster_plan {
     uint32_t nodes;
     uint32_t clients;
-    uint32_t keys;            /* of HISTORY_KEYS */
+    uint32_t keys;            /* of HISTORY_KEYS; 0: clients put and read groups alone */
     uint64_t node_bytes;      /* memory of each node */
     uint64_t slot_bytes;      /* for which there is one slot; 0: 1 KiB */
     uint32_t populate;        /* enum node_populate */
@@ -39,6 +39,8 @@ struct cluster_plan {
     bool must_make_room;      /* a put that finds no room is a finding: everything may be evicted */
     bool keep_state;          /* the master has a state folder */
     bool tasks;               /* an operator has nodes copy, move and drain */
+    bool crowd;               /* first each client puts a member of object_max bytes, all at once,
+                               * until each group was whole */
     struct world_net net;
     struct core_options core;
     fault_set faults;
@@ -137,6 +139,7 @@ struct cluster {
     uint64_t group_gone[CLUSTER_GROUPS];       /* up to this ggen its versions were removed, */
     uint64_t group_gone_ns[CLUSTER_GROUPS];    /* which was answered then */
     struct sim_doubled doubled[CLUSTER_GROUPS][CLUSTER_MEMBERS];
+    bool group_whole[CLUSTER_GROUPS]; /* a client of a crowd was told that it is complete */
     struct probes probes;
 };
 

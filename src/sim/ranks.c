@@ -2,6 +2,8 @@
  * replaced whole, holds are shared, left twice and late.
  *
  *   IDLE ─alarm─► putting some members │ reading all of them │ asking │ removing │ holding ─► IDLE
+ * In a crowd each has one member of one group, and first puts that, again when its group gave way
+ * to others, until the group was whole.
  * Checks.
  *   bytes    a member that is read has the bytes of an attempt of its key (history.h).
  *   groups   a read that is answered OK has every member, all of them younger than their group.  A
@@ -10,7 +12,8 @@
  *            is silent (one that was drained and starts again); and a group that this rank holds
  *            is there until its hold ends.  Where every object has two copies, a group whose
  *            members were all stored so loses none of them while no more than one node falls
- *            silent.
+ *            silent.  In a crowd a put of a member waits for room or its group gives way; no group
+ *            is given up because a member was late.
  * Threads.  One. */
 #include "sim/ranks.h"
 
@@ -21,6 +24,7 @@
 #define MEMBERS CLUSTER_MEMBERS
 #define DEADLINE_MS 6000u
 #define HOLD_MS 2000u
+#define CROWD_WAIT_MS 10000u
 #define REST_NS_MAX (300 * NS_PER_MS)
 
 _Static_assert(CLUSTER_GROUPS *MEMBERS == HISTORY_GROUP_KEYS, "each member is a key");
@@ -58,6 +62,8 @@ struct rank {
     uint32_t held_group;
     uint64_t removing; /* the highest ggen that was known before the removal began */
     bool replaces;     /* the put is of a version beside the one that is there */
+    bool crowds;       /* its one member is still to be put, or its group to become whole */
+    uint32_t number;   /* of its client */
     struct snow_item item;
     struct client_put_op put_op;
     struct client_group_get_op get_op;
@@ -150,6 +156,56 @@ static bool survives_one_node(const struct rank *rank)
     return true;
 }
 
+/* ---- crowds --------------------------------------------------------------------------------- */
+
+static void start_put(struct rank *rank);
+static void start_stat(struct rank *rank);
+
+/* Its member waits for room, or the group gave way to others and begins anew. */
+static void judge_crowded_put(struct rank *rank, enum snow_status status)
+{
+    if (status == SNOW_BUSY || status == SNOW_GONE) {
+        rest(rank);
+        return;
+    }
+    if (snow_status_verdict(status) != SNOW_DONE)
+        cluster_find(rank->cluster, "groups: a member finds no room in a crowd: %s, %s",
+                     snow_status_name(status), rank->put_op.reason);
+    rank->began_ns = now_of(rank);
+    start_stat(rank);
+}
+
+/* Its group was waited for.  One that went meanwhile was whole before, or gave way. */
+static void judge_crowded_stat(struct rank *rank)
+{
+    struct cluster *cluster = rank->cluster;
+
+    if (rank->info.status == SNOW_OK && rank->info.state == SNOW_GROUP_COMPLETE)
+        cluster->group_whole[rank->group] = true;
+    if (cluster->group_whole[rank->group])
+        rank->crowds = false;
+    else if (cluster_metric(cluster, "groups_expired") > 0)
+        cluster_find(cluster, "groups: one of a crowd was given up before it was whole");
+}
+
+/* Nothing else is put before: half a group would be in the way of those that are waited for. */
+static bool crowd_is_over(const struct cluster *cluster)
+{
+    for (uint32_t i = 0; cluster->plan.crowd && i < CLUSTER_GROUPS; i++) {
+        if (!cluster->group_whole[i])
+            return false;
+    }
+    return true;
+}
+
+static void start_crowded(struct rank *rank)
+{
+    rank->group = rank->number % CLUSTER_GROUPS;
+    rank->began_ns = now_of(rank);
+    snprintf(rank->id, sizeof(rank->id), "group-%u", rank->group);
+    start_put(rank);
+}
+
 /* ---- putting -------------------------------------------------------------------------------- */
 
 static enum history_end end_of(enum snow_status status)
@@ -189,7 +245,10 @@ static void on_put(struct client_put_op *op)
         world_note(cluster->world, &status, sizeof(status));
         doubled_end(rank, i);
     }
-    rest(rank);
+    if (rank->crowds)
+        judge_crowded_put(rank, rank->puts[0].status);
+    else
+        rest(rank);
 }
 
 /* Some members, in any order; each group has one size and one set of flags.  Groups are chains of
@@ -198,18 +257,25 @@ static void start_put(struct rank *rank)
 {
     struct cluster *cluster = rank->cluster;
     struct snow_call call = {.deadline_ms = DEADLINE_MS};
-    uint32_t first = (uint32_t)rng_below(&rank->rng, MEMBERS);
+    uint32_t first =
+        rank->crowds ? rank->number / CLUSTER_GROUPS : (uint32_t)rng_below(&rank->rng, MEMBERS);
 
     bool atomic = rank->group % 4 == 3;
 
     rank->state = RANK_PUT;
-    rank->replaces = atomic && rng_chance(&rank->rng, 1, 2);
+    rank->replaces = !rank->crowds && atomic && rng_chance(&rank->rng, 1, 2);
     rank->count = rank->replaces ? MEMBERS : (uint32_t)rng_between(&rank->rng, 1, MEMBERS);
+    if (rank->crowds) {
+        rank->count = 1;
+        call = (struct snow_call){.wait_ms = CROWD_WAIT_MS,
+                                  .deadline_ms = CROWD_WAIT_MS + DEADLINE_MS};
+    }
     if (rank->group % 4 > 0)
         snprintf(rank->parent, sizeof(rank->parent), "group-%u", rank->group - 1);
     for (uint32_t i = 0; i < rank->count; i++) {
         uint32_t index = (first + i) % MEMBERS;
-        uint64_t size = rng_between(&rank->rng, 1, cluster->plan.object_max / 2 + 1);
+        uint64_t size = rank->crowds ? cluster->plan.object_max
+                                     : rng_between(&rank->rng, 1, cluster->plan.object_max / 2 + 1);
 
         snprintf(rank->names[i], sizeof(rank->names[i]), "rank-%u.%u", rank->group, index);
         rank->attempts[i] =
@@ -319,6 +385,8 @@ static void on_stat(struct client_group_stat_op *op)
         if (((info->flags & SNOW_GROUP_ATOMIC) != 0) != (rank->group % 4 == 3))
             cluster_find(cluster, "groups: a group has not the flags that it was put with");
     }
+    if (rank->crowds)
+        judge_crowded_stat(rank);
     rest(rank);
 }
 
@@ -327,6 +395,9 @@ static void start_stat(struct rank *rank)
     struct snow_call call = {.deadline_ms = DEADLINE_MS,
                              .wait_ms = (uint32_t)rng_below(&rank->rng, 2) * 500};
 
+    if (rank->crowds)
+        call = (struct snow_call){.wait_ms = CROWD_WAIT_MS,
+                                  .deadline_ms = CROWD_WAIT_MS + DEADLINE_MS};
     rank->state = RANK_STAT;
     rank->away = cluster_metric(rank->cluster, "nodes_suspect") > 0;
     rank->suspects = cluster_metric(rank->cluster, "suspects");
@@ -436,8 +507,16 @@ static void on_alarm(struct world_alarm *alarm)
 
     if (rank->client == NULL || rank->state != RANK_IDLE || rank->cluster->stopping)
         return;
-    if (*rank->paused) {
+    if (*rank->paused || (!rank->crowds && !crowd_is_over(rank->cluster))) {
         rest(rank);
+        return;
+    }
+    if (rank->crowds) {
+        /* Before all nodes are there the pool holds less than it should. */
+        if (cluster_metric(rank->cluster, "nodes_alive") == rank->cluster->plan.nodes)
+            start_crowded(rank);
+        else
+            rest(rank);
         return;
     }
     rank->group = (uint32_t)rng_below(&rank->rng, CLUSTER_GROUPS);
@@ -496,6 +575,8 @@ struct rank *ranks_create(struct cluster *cluster, uint32_t index, const bool *p
     ASSERT(rank != NULL);
     rank->cluster = cluster;
     rank->paused = paused;
+    rank->number = index;
+    rank->crowds = cluster->plan.crowd;
     rng_init(&rank->rng, rng_next(&cluster->rng) + index);
     rank->alarm.on_event = on_alarm;
     for (uint32_t i = 0; i < MEMBERS; i++) {

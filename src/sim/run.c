@@ -2,7 +2,8 @@
  *
  * Checkers.  bytes, removed, expired: history.c, at each answer.  space: cluster_check, every 20
  *            virtual milliseconds; at rest, what the master counts as used is what the nodes hold.
- *            heal: after the faults every operation ends and succeeds. */
+ *            heal: after the faults every operation ends and succeeds.  groups: each that a crowd
+ *            puts was whole. */
 #include "sim/operator.h"
 
 #include <string.h>
@@ -123,6 +124,18 @@ static void check_rest(struct cluster *cluster)
         cluster_find(cluster, "heal: at rest a node is not alive, or one is still missing");
 }
 
+/* They take turns in a pool that holds few of them, and none is given up for it. */
+static void check_crowd(struct cluster *cluster)
+{
+    uint32_t whole = 0;
+
+    for (uint32_t i = 0; i < CLUSTER_GROUPS; i++)
+        whole += cluster->group_whole[i];
+    if (cluster->plan.crowd && whole < CLUSTER_GROUPS)
+        cluster_find(cluster, "groups: of %u that were put together %u were never whole",
+                     CLUSTER_GROUPS, CLUSTER_GROUPS - whole);
+}
+
 static void run_phases(struct run *run)
 {
     struct cluster *cluster = run->cluster;
@@ -130,6 +143,7 @@ static void run_phases(struct run *run)
 
     world_run(world, over, cluster, world_now_ns(world) + cluster->plan.duration_ns);
     world_alarm_cancel(&run->fault);
+    check_crowd(cluster);
     if (cluster->finding[0] == 0) {
         mend(cluster);
         heal(cluster);

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define SECOND NS_PER_S
-#define WELL_NS (15 * SECOND) /* a node that came back is avoided for a while */
+#define CROWD_MEMBERS (4 * CLUSTER_MEMBERS) /* that the pool of a crowd holds */
+#define WELL_NS (15 * SECOND)               /* a node that came back is avoided for a while */
 
 static void draw_growth(struct cluster_plan *plan, struct rng *rng)
 {
@@ -237,6 +238,27 @@ static void plan_restarts(struct cluster_plan *plan, struct rng *rng)
     plan->duration_ns = rng_between(rng, 10, 40) * SECOND;
 }
 
+/* Every group that begins takes what another one needs. */
+static void plan_crowd(struct cluster_plan *plan, struct rng *rng)
+{
+    struct core_options defaults;
+
+    plan_any(plan, rng);
+    conf_defaults(master_core_options_table(), &defaults);
+    plan->core.group_form_ns = defaults.group_form_ns;
+    plan->core.group_abandoned_ns = defaults.group_abandoned_ns;
+    plan->must_make_room = true;
+    plan->crowd = true;
+    plan->clients = CLUSTER_GROUPS * CLUSTER_MEMBERS;
+    plan->keys = 0;
+    plan->tasks = false;
+    plan->nodes = (uint32_t)rng_between(rng, 1, 2);
+    plan->node_bytes = 2 * MIB / plan->nodes;
+    plan->host_bytes = 0;
+    plan->object_max = 2 * MIB / CROWD_MEMBERS - 4 * KIB;
+    plan->duration_ns = 20 * SECOND;
+}
+
 #define plan_partition plan_any
 #define plan_slow_peer plan_any
 #define plan_node_crash plan_restarts
@@ -253,6 +275,7 @@ static void plan_restarts(struct cluster_plan *plan, struct rng *rng)
 #define fault_stopped_client fault_pause
 #define fault_full_pool NULL
 #define fault_master_restart fault_restart
+#define fault_crowd NULL
 #define fault_everything fault_any
 
 /* Nodes come and go as well: what the master forgets to forget shows. */

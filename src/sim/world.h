@@ -79,7 +79,7 @@ void world_transcript(struct world *world, void (*on_line)(void *owner, const ch
 
 /* ---- hosts ---------------------------------------------------------------------------------- */
 
-#define WORLD_HOSTS_MAX 64
+#define WORLD_HOSTS_MAX 96
 
 /* A host that is up.  name: what others dial, at most 63 bytes of [a-z0-9-]. */
 struct world_host *world_host_create(struct world *world, const char *name);

@@ -481,14 +481,15 @@ static void test_match(void **state)
 }
 
 /* Sixteen groups are put by 64 sessions, member by member, into a pool of four. */
-static void test_many_form_in_a_small_pool(void **state)
+static void many_form(uint32_t nodes)
 {
     struct small_world small;
     struct world *world = &small.world;
     struct forming members[64];
 
-    (void)state;
-    small_open(&small, 4 * MIB);
+    small_open(&small, 4 * MIB / nodes);
+    for (uint32_t i = 1; i < nodes; i++)
+        node_start(world, 4 * MIB / nodes, 1024);
     for (uint32_t i = 0; i < 64; i++) /* the first members of all groups, then the second ones */
         forming_start(&small, &members[i], i % 16, i / 16, 256 * KIB - 4096);
     forming_run(&small, members, 64);
@@ -496,6 +497,14 @@ static void test_many_form_in_a_small_pool(void **state)
     assert_int_equal(world_metric(world, "groups_expired"), 0);
     assert_int_equal(world_metric(world, "forming_bytes"), 0);
     world_deinit(world);
+}
+
+static void test_many_form_in_a_small_pool(void **state)
+{
+    (void)state;
+    many_form(1);
+    many_form(2);
+    many_form(4);
 }
 
 static void test_whole_group_is_too_large(void **state)
