@@ -102,9 +102,14 @@ static bool fill_put(struct batch *batch, PyObject *value, Py_ssize_t index,
     return true;
 }
 
+/* Who said nothing of groups (key rules did) is told nothing of them. */
 static PyObject *put_result(struct batch *batch, Py_ssize_t index)
 {
-    return batch_bool(batch, ((struct snow_put *)batch->items)[index].status, index, SNOW_EXISTS);
+    const struct snow_put *item = (struct snow_put *)batch->items + index;
+
+    if (item->status == SNOW_EXISTS && item->elsewhere != 0 && item->member != NULL)
+        Py_RETURN_NONE;
+    return batch_bool(batch, item->status, index, SNOW_EXISTS);
 }
 
 /* The values of keys, as a tuple; of a single key its value.  NULL with an exception. */

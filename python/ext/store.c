@@ -525,7 +525,8 @@ static PyMethodDef methods[] = {
      "Store a value: any buffer (bytes, numpy array, CPU tensor), or a list of buffers one after\n"
      "the other. True: stored; False: the key has a value already. member: a snowskin.Member, "
      "when\n"
-     "it is part of a group."},
+     "it is part of a group; then False: the key is in that group already, and counts as present;\n"
+     "None: it has a value, but in another group or in none, and stays there."},
     {"put_many", FAST(store_put_many),
      "put_many(keys, values, *, replace=False, replicas=1, pin=None, pin_timeout=None,\n"
      "         depth=None, segment=None, wait=None, wait_writer=True, timeout=None, priority=0,\n"

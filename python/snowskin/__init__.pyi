@@ -86,21 +86,39 @@ class Store:
         key_pattern: str | None = None,
         key_members: int = 0,
     ) -> Self: ...
+    @overload
     def put(
         self, key: Key, value: Value, *, replace: bool = False, replicas: int = 1,
         pin: Pin | None = None, pin_timeout: float | None = None, depth: int | None = None,
         segment: str | None = None, wait: float | bool | None = None, wait_writer: bool = True,
         timeout: float | None = None, priority: int = 0, expires_after: float | None = None,
-        done: bool = False, member: Member | None = None,
+        done: bool = False, member: None = None,
     ) -> bool: ...
+    @overload
+    def put(
+        self, key: Key, value: Value, *, replace: bool = False, replicas: int = 1,
+        pin: Pin | None = None, pin_timeout: float | None = None, depth: int | None = None,
+        segment: str | None = None, wait: float | bool | None = None, wait_writer: bool = True,
+        timeout: float | None = None, priority: int = 0, expires_after: float | None = None,
+        done: bool = False, member: Member | None,
+    ) -> bool | None: ...
+    @overload
+    def put_many(
+        self, keys: Sequence[Key], values: Sequence[Value], *, replace: bool = False,
+        replicas: int = 1, pin: Pin | None = None, pin_timeout: float | None = None,
+        depth: int | None = None, segment: str | None = None, wait: float | bool | None = None,
+        wait_writer: bool = True, timeout: float | None = None, priority: int = 0,
+        expires_after: float | None = None, done: bool = False, member: None = None,
+    ) -> list[bool | Error]: ...
+    @overload
     def put_many(
         self, keys: Sequence[Key], values: Sequence[Value], *, replace: bool = False,
         replicas: int = 1, pin: Pin | None = None, pin_timeout: float | None = None,
         depth: int | None = None, segment: str | None = None, wait: float | bool | None = None,
         wait_writer: bool = True, timeout: float | None = None, priority: int = 0,
         expires_after: float | None = None, done: bool = False,
-        member: Sequence[Member | None] | None = None,
-    ) -> list[bool | Error]: ...
+        member: Sequence[Member | None] | None,
+    ) -> list[bool | None | Error]: ...
     def group_stat(
         self, group: Key, *, wait: float | None = None, timeout: float | None = None,
         by_key: bool = False, lease: bool = False, missing_from: int = 0,

@@ -79,7 +79,7 @@ class Store:
         return await self._start(name, many, args, options).done
 
     async def put(self, key, value, **options):
-        """True: stored; False: the key has a value already."""
+        """True: stored; False: the key has a value already; None: not in the group of member."""
         return await self._call("put", False, key, value, **options)
 
     async def put_many(self, keys, values, **options):

@@ -93,12 +93,36 @@ def test_group_of_a_key(dev, store):
     assert "group" not in store.group_stat("k")
     assert store.group_stat("none", by_key=True) is None
     # What a put of a key that is in another group says: nothing new; its group is told.
-    assert store.put("k.1", b"x", member=Member("other", 2, 0)) is False
+    assert store.put("k.1", b"x", member=Member("other", 2, 0)) is None
     with snowskin.Store(dev.master, guard=60) as reader:
         assert reader.exists("k.2")
     with pytest.raises(snowskin.InUseError):
         store.group_remove("k")
     assert store.group_remove("k", force=True) is True
+
+
+def test_put_of_what_is_elsewhere(dev, store):
+    """None: it will not be a member, whatever else is put; False: it is one."""
+    store.put("alone", b"x")
+    store.put("w.0", b"x", member=Member("w", 2, 0))
+    store.put("other", b"x")
+    assert store.put_many(["alone", "w.0", "w.1", "other"], [b"x"] * 4,
+                          member=[Member("v", 2, 0), Member("v", 2, 1), Member("w", 2, 1),
+                                  None]) == [None, None, True, False]
+    assert store.put("w.0", b"x", member=Member("w", 2, 0)) is False
+    assert store.group_stat("v") is None
+    assert store.put("alone", b"x", member=Member("v", 2, 0, adopt=True)) is False
+    assert store.group_stat("v")["present"] == 1
+    # Who says nothing of groups is told nothing of them.
+    with snowskin.Store(dev.master, key_rules="custom", key_pattern=r"(?<id>a)lone",
+                        key_members=2) as ruled:
+        assert ruled.put("alone", b"x") is False
+
+    async def put():
+        async with snowskin.aio.Store(dev.master) as other:
+            return await other.put("w.1", b"x", member=Member("v", 2, 1))
+
+    assert asyncio.run(put()) is None
 
 
 def test_group_of_a_key_without_waiting(dev, store):
