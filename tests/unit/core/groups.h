@@ -43,6 +43,17 @@ static inline void message_put(struct small_world *small, struct wire_put_start_
     assert_int_equal(request->statuses[0].status, SNOW_OK);
 }
 
+/* By another session than the usual one. */
+static inline void message_put_by(struct small_world *small, uint64_t session,
+                                  struct wire_put_start_req *put)
+{
+    uint64_t mine = small->session;
+
+    small->session = session;
+    message_put(small, put);
+    small->session = mine;
+}
+
 static inline void member_put_flags(struct small_world *small, const char *id, uint32_t size,
                                     const char *key, uint32_t index, uint32_t flags)
 {

@@ -4,11 +4,7 @@
 static void member_put_by(struct small_world *small, uint64_t session, const char *id,
                           uint32_t size, const char *key, uint32_t index)
 {
-    uint64_t mine = small->session;
-
-    small->session = session;
-    member_put(small, id, size, key, index);
-    small->session = mine;
+    message_put_by(small, session, member_message(small, id, size, key, index, 0));
 }
 
 static void test_abandoned(void **state)
@@ -85,15 +81,11 @@ static void test_many_writers(void **state)
         if (i == 63)
             break; /* the last one is late */
         snprintf(key, sizeof(key), "g.%u", i);
-        uint64_t mine = small.session;
-
-        small.session = sessions[i];
         struct wire_put_start_req *put = member_message(&small, "g", 64, key, i, 0);
 
         put->items[0].size = 256;
         put->items[0].key = world_keep(world, world_key(key));
-        message_put(&small, put);
-        small.session = mine;
+        message_put_by(&small, sessions[i], put);
     }
     for (uint32_t i = 0; i < 62; i++)
         session_break(world, sessions[i]);

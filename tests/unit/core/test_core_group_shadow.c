@@ -20,8 +20,10 @@ static void version_put(struct small_world *small, uint32_t index)
     message_put(small, version_message(small, key, 3, index));
 }
 
-static void first_put(struct small_world *small)
+/* A version is there: what each of these tests begins with. */
+static void open_with_first(struct small_world *small)
 {
+    small_open(small, 4 * MIB);
     for (uint32_t i = 0; i < 3; i++) {
         char *key = world_take(&small->world, 1, 16);
 
@@ -44,8 +46,7 @@ static void test_takes_over(void **state)
     struct world *world = &small.world;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     uint64_t ggen = group_stat(&small, "g")->ggen;
     uint64_t gen = gen_of(&small, "g.0");
     uint64_t hold = hold_send(world, small.session, "g", 0, 5000)->hold;
@@ -83,8 +84,7 @@ static void test_shadow_has_another_size(void **state)
     struct small_world small;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     message_put(&small, version_message(&small, "g.0", 2, 0));
     /* Its own size counts for those that follow. */
     struct wire_put_start_req *put = version_message(&small, "x", 3, 2);
@@ -104,8 +104,7 @@ static void test_shadow_is_given_up(void **state)
     struct world *world = &small.world;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     uint64_t gen = gen_of(&small, "g.1");
 
     version_put(&small, 1);
@@ -121,11 +120,8 @@ static void test_shadow_is_given_up(void **state)
     assert_int_equal(group_stat(&small, "g")->state, WIRE_GROUP_COMPLETE);
     /* Its writer is gone. */
     uint64_t writer = session_open(world, 0);
-    uint64_t mine = small.session;
 
-    small.session = writer;
-    version_put(&small, 1);
-    small.session = mine;
+    message_put_by(&small, writer, version_message(&small, "g.1", 3, 1));
     session_break(world, writer);
     world_live(world, world->options.group_abandoned_ns + world->options.session_end_ns + NS_PER_S);
     assert_int_equal(world_metric(world, "groups_forming"), 0);
@@ -143,15 +139,11 @@ static void test_ended_members_stay(void **state)
     struct world *world = &small.world;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     uint64_t writer = session_open(world, 0);
-    uint64_t mine = small.session;
 
     version_put(&small, 2);
-    small.session = writer;
-    version_put(&small, 0);
-    small.session = mine;
+    message_put_by(&small, writer, version_message(&small, "g.0", 3, 0));
     session_break(world, writer);
     world_live(world, world->options.session_end_ns + 5 * NS_PER_S);
     /* Said again: it is there, and counts as present. */
@@ -171,11 +163,11 @@ static void test_ended_members_stay(void **state)
     uint64_t last = request->grants[0].gen;
     struct wire_put_start_req *waits = version_message(&small, "g.1", 3, 1);
 
-    assert_int_equal(put_send(world, mine, waits, 0)->grants[0].status, SNOW_IN_PROGRESS);
+    assert_int_equal(put_send(world, small.session, waits, 0)->grants[0].status, SNOW_IN_PROGRESS);
     waits = version_message(&small, "g.1", 3, 1);
     waits->wait_ms = 5000;
     waits->wait_writer = 1;
-    struct world_request *waiting = world_ask(world, mine, WIRE_put_start, waits, 1, 8000);
+    struct world_request *waiting = world_ask(world, small.session, WIRE_put_start, waits, 1, 8000);
 
     assert_false(waiting->done);
     grant_write(world, world_key("g.1"), PIECE, &request->grants[0], WIRE_SLOT_REPLACED);
@@ -192,8 +184,7 @@ static void test_old_one_is_evicted(void **state)
     struct world *world = &small.world;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     version_put(&small, 0);
     fill(&small, "f", 64, 70);
     const struct wire_group_info *info = group_stat(&small, "g");
@@ -215,8 +206,7 @@ static void test_removal_takes_both(void **state)
     struct world *world = &small.world;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     version_put(&small, 0);
     struct world_request *request =
         put_send(world, small.session, version_message(&small, "g.1", 3, 1), 10000);
@@ -238,8 +228,7 @@ static void test_shadow_member_is_lost(void **state)
     struct world *world = &small.world;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     uint64_t gen = gen_of(&small, "g.0");
 
     version_put(&small, 0);
@@ -281,8 +270,7 @@ static void test_restart_before(void **state)
     struct world *world = &small.world;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     uint64_t ggen = group_stat(&small, "g")->ggen;
     uint64_t gen = gen_of(&small, "g.0");
 
@@ -304,8 +292,7 @@ static void test_restart_after(void **state)
     struct world *world = &small.world;
 
     (void)state;
-    small_open(&small, 4 * MIB);
-    first_put(&small);
+    open_with_first(&small);
     version_put(&small, 0);
     version_put(&small, 1);
     small.node->holds_closed = true;
