@@ -188,7 +188,7 @@ static PyObject *submit_remove(PyObject *self, PyObject *const *args, Py_ssize_t
                                PyObject *names)
 {
     static const struct args_spec spec = {
-        "submit_remove", 1, 1, {"keys", "timeout", "force", NULL}};
+        "submit_remove", 1, 1, {"keys", "timeout", "force", "group", NULL}};
 
     return submit(self, &operation_remove, &spec, args, count, names);
 }

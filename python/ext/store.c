@@ -260,7 +260,7 @@ static PyObject *get_segment(PyObject *self, void *unused)
 
 /* ---- remove, pin ---------------------------------------------------------------------------- */
 
-enum remove_arg { REMOVE_KEY, REMOVE_TIMEOUT, REMOVE_FORCE };
+enum remove_arg { REMOVE_KEY, REMOVE_TIMEOUT, REMOVE_FORCE, REMOVE_GROUP };
 
 static void run_remove(struct batch *batch, struct snow_client *client)
 {
@@ -271,6 +271,7 @@ static bool prepare_remove(struct batch *batch, PyObject **values)
 {
     return args_seconds(values[REMOVE_TIMEOUT], "timeout", &batch->call.deadline_ms) &&
            args_flag(values[REMOVE_FORCE], SNOW_CALL_FORCE, &batch->call.flags) &&
+           args_flag(values[REMOVE_GROUP], SNOW_CALL_GROUP, &batch->call.flags) &&
            batch_fill_items(batch);
 }
 
@@ -290,7 +291,8 @@ const struct operation operation_remove = {
 static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t count,
                               PyObject *names)
 {
-    static const struct args_spec spec = {"remove", 1, 1, {"key", "timeout", "force", NULL}};
+    static const struct args_spec spec = {
+        "remove", 1, 1, {"key", "timeout", "force", "group", NULL}};
 
     return operation_call(&operation_remove, &spec, false, self, args, count, names);
 }
@@ -298,20 +300,21 @@ static PyObject *store_remove(PyObject *self, PyObject *const *args, Py_ssize_t 
 static PyObject *store_remove_many(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                    PyObject *names)
 {
-    static const struct args_spec spec = {"remove_many", 1, 1, {"keys", "timeout", "force", NULL}};
+    static const struct args_spec spec = {
+        "remove_many", 1, 1, {"keys", "timeout", "force", "group", NULL}};
 
     return operation_call(&operation_remove, &spec, true, self, args, count, names);
 }
 
 /* remove_match("all" | "prefix" | "regex", pattern): how many. */
-enum match_arg { MATCH_KIND, MATCH_PATTERN, MATCH_TIMEOUT, MATCH_FORCE };
+enum match_arg { MATCH_KIND, MATCH_PATTERN, MATCH_TIMEOUT, MATCH_FORCE, MATCH_GROUP };
 
 static PyObject *store_remove_match(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                     PyObject *names)
 {
     static const char *const kinds[] = {"all", "prefix", "regex", NULL};
     static const struct args_spec spec = {
-        "remove_match", 2, 2, {"kind", "pattern", "timeout", "force", NULL}};
+        "remove_match", 2, 2, {"kind", "pattern", "timeout", "force", "group", NULL}};
     struct store *store = (struct store *)self;
     PyObject *values[ARGS_MAX];
     struct snow_key pattern;
@@ -325,7 +328,8 @@ static PyObject *store_remove_match(PyObject *self, PyObject *const *args, Py_ss
         !args_choice(values[MATCH_KIND], "kind", kinds, &kind) ||
         !args_key(values[MATCH_PATTERN], &pattern) ||
         !args_seconds(values[MATCH_TIMEOUT], "timeout", &call.deadline_ms) ||
-        !args_flag(values[MATCH_FORCE], SNOW_CALL_FORCE, &call.flags))
+        !args_flag(values[MATCH_FORCE], SNOW_CALL_FORCE, &call.flags) ||
+        !args_flag(values[MATCH_GROUP], SNOW_CALL_GROUP, &call.flags))
         return NULL;
     client = store_enter(store);
     if (client == NULL)
@@ -562,13 +566,16 @@ static PyMethodDef methods[] = {
     {"size_many", FAST(store_size_many),
      "size_many(keys, *, timeout=None)\n--\n\nsize() of many." MANY},
     {"remove", FAST(store_remove),
-     "remove(key, *, timeout=None, force=False)\n--\n\n"
-     "True: removed, and it will not come back; False: there was none. force: guarded ones too."},
+     "remove(key, *, timeout=None, force=False, group=False)\n--\n\n"
+     "True: removed, and it will not come back; False: there was none. force: guarded ones too.\n"
+     "group: with its group, all members of it."},
     {"remove_many", FAST(store_remove_many),
-     "remove_many(keys, *, timeout=None, force=False)\n--\n\nremove() of many." MANY},
+     "remove_many(keys, *, timeout=None, force=False, group=False)\n--\n\nremove() of many." MANY},
     {"remove_match", FAST(store_remove_match),
-     "remove_match(kind, pattern, *, timeout=None, force=False)\n--\n\n"
-     "Remove by pattern: kind is 'all', 'prefix' or 'regex'. How many were removed."},
+     "remove_match(kind, pattern, *, timeout=None, force=False, group=False)\n--\n\n"
+     "Remove by pattern: kind is 'all', 'prefix' or 'regex'. How many were removed. group: "
+     "members\n"
+     "with their groups, whatever the keys of the others are."},
     {"pin", FAST(store_pin),
      "pin(key, kind='soft', *, duration=None, timeout=None)\n--\n\n"
      "kind: 'soft' (evicted last, for a duration in seconds), 'hard' (never), 'none'.\n"

@@ -192,13 +192,16 @@ class Store:
     def size_many(
         self, keys: Sequence[Key], *, timeout: float | None = None,
     ) -> list[int | None | Error]: ...
-    def remove(self, key: Key, *, timeout: float | None = None, force: bool = False) -> bool: ...
+    def remove(
+        self, key: Key, *, timeout: float | None = None, force: bool = False, group: bool = False,
+    ) -> bool: ...
     def remove_many(
         self, keys: Sequence[Key], *, timeout: float | None = None, force: bool = False,
+        group: bool = False,
     ) -> list[bool | Error]: ...
     def remove_match(
         self, kind: Literal["all", "prefix", "regex"], pattern: Key, *,
-        timeout: float | None = None, force: bool = False,
+        timeout: float | None = None, force: bool = False, group: bool = False,
     ) -> int: ...
     def pin(
         self, key: Key, kind: Pin = "soft", *, duration: float | None = None,

@@ -413,9 +413,14 @@ int command_stat(struct cli *cli)
 
 /* ---- rm, pin ---- */
 
+static uint32_t remove_flags(const struct cli *cli)
+{
+    return (cli->rm.force ? SNOW_CALL_FORCE : 0) | (cli->rm.with_group ? SNOW_CALL_GROUP : 0);
+}
+
 static int remove_match(struct cli *cli, struct snow_client *client)
 {
-    struct snow_call call = {.flags = cli->rm.force ? SNOW_CALL_FORCE : 0};
+    struct snow_call call = {.flags = remove_flags(cli)};
     const char *pattern = cli->argument_count > 0 ? cli->arguments[0] : "";
     enum snow_match match = cli->rm.all      ? SNOW_MATCH_ALL
                             : cli->rm.prefix ? SNOW_MATCH_PREFIX
@@ -459,7 +464,7 @@ static int tell_items(const struct cli *cli, const struct snow_item *items, size
 static int for_keys(struct cli *cli, struct snow_client *client, bool remove)
 {
     size_t count = (size_t)cli->argument_count;
-    struct snow_call call = {.flags = cli->rm.force ? SNOW_CALL_FORCE : 0};
+    struct snow_call call = {.flags = remove ? remove_flags(cli) : 0};
     struct snow_item *items = calloc(count, sizeof(*items));
     int result = items == NULL ? CLI_FAILED : CLI_DONE;
 

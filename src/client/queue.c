@@ -220,7 +220,7 @@ static const struct kind exists_kind = {.flags = SNOW_CALL_UNORDERED | SNOW_CALL
                                         .start = start_exists,
                                         .cancel = cancel_exists,
                                         .status = status_exists};
-static const struct kind remove_kind = {.flags = SNOW_CALL_FORCE,
+static const struct kind remove_kind = {.flags = SNOW_CALL_FORCE | SNOW_CALL_GROUP,
                                         .set_items = set_keys,
                                         .start = start_remove,
                                         .cancel = cancel_keys,

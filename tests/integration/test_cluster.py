@@ -121,6 +121,12 @@ class Commands(Case):
         status, _, errors = run("group", "stat", "g", *self.at)
         self.assertEqual(status, 1)
         self.assertIn("no such group", errors)
+        for options in (["g/k", "--with-group"], ["g/k", "--prefix", "--with-group"]):
+            with self.subTest(options=options):
+                for key in ("g/k", "g/v"):
+                    self.assertEqual(run("put", key, *put, *self.at, data=b"1")[0], 0)
+                self.assertEqual(run("rm", *options, *self.at)[0], 0)
+                self.assertEqual(run("exists", "g/v", *self.at)[0], 1)
         status, _, errors = run("group", "list", *self.at)
         self.assertEqual(status, 2)
         self.assertIn("stat, ls or rm", errors)

@@ -54,6 +54,31 @@ def test_broken_and_removed(store):
         store.group_get("b")
 
 
+@pytest.mark.parametrize("remove", [
+    lambda store, group: store.remove("b.1", group=group) is True,
+    lambda store, group: store.remove_many(["b.1", "none"], group=group) == [True, False],
+    lambda store, group: store.remove_match("prefix", "b.1", group=group) == 1])
+def test_a_member_or_its_group_is_removed(store, remove):
+    store.put_many([*keys("b", 3), "alone"], [b"x"] * 4, member=[*members("b", 3), None])
+    assert remove(store, False)
+    assert store.group_stat("b")["state"] == "degraded"
+    store.put("b.1", b"x", member=Member("b", 3, 1))
+    assert remove(store, True)
+    assert store.group_stat("b") is None
+    assert store.exists_many([*keys("b", 3), "alone"]) == [False] * 3 + [True]
+
+
+def test_a_group_is_removed_without_waiting(dev, store):
+    store.put_many(keys("b", 3), [b"x"] * 3, member=members("b", 3))
+
+    async def remove():
+        async with snowskin.aio.Store(dev.master) as other:
+            return await other.remove("b.1", group=True)
+
+    assert asyncio.run(remove()) is True
+    assert store.group_stat("b") is None
+
+
 def test_refused(store):
     store.put("r.0", b"x", member=Member("r", 2, 0))
     with pytest.raises(snowskin.GroupSizeMismatchError):
