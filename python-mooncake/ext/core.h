@@ -78,6 +78,8 @@ void link_drop(struct link *link);
 /* UNREACHABLE was answered: has a thread look for the master; true: it is the master that is
  * missing (else a node). */
 bool link_doubt(struct link *link);
+/* Of a clock that only goes on. */
+uint64_t now_ms(void);
 /* What every call says: patience, and a deadline for so many bytes. */
 struct snow_call link_call(const struct link *link, uint64_t bytes);
 

@@ -26,6 +26,14 @@ struct snow_call link_call(const struct link *link, uint64_t bytes)
                               .patience_ms = PATIENCE_MS};
 }
 
+uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 /* ---- the probe ------------------------------------------------------------------------------ */
 
 static enum snow_status ask(struct link *link, uint32_t deadline_ms, uint32_t patience_ms)

@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define ROOM_MS 300
 #define REPLICAS_MAX 16
@@ -124,14 +123,6 @@ void put_options_set(const struct put_options *options, Py_ssize_t index, struct
 }
 
 /* ---- the call ------------------------------------------------------------------------------- */
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* Those that another writer is at, once more.  How many there were. */
 static size_t put_again(struct link *link, struct snow_put *items, size_t count,

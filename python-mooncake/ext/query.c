@@ -1,8 +1,6 @@
 /* Questions, removal, registered memory. */
 #include "core.h"
 
-#include <time.h>
-
 #define COPIES_MAX 16
 #define SWEEP_MS 60000 /* of a removal that goes through all objects */
 #define TELL_MS 60000
@@ -36,16 +34,13 @@ static int64_t is_there(enum snow_status status)
  * counted, and logged once a minute. */
 static PyObject *answer_hidden(struct store *store)
 {
-    struct timespec now;
-    uint64_t now_ms;
+    uint64_t at_ms = now_ms() + 1;
     PyObject *done;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
     store->hidden++;
-    if (store->told_ms != 0 && now_ms - store->told_ms < TELL_MS)
+    if (store->told_ms != 0 && at_ms - store->told_ms < TELL_MS)
         return PyLong_FromLong(0);
-    store->told_ms = now_ms;
+    store->told_ms = at_ms;
     done = PyObject_CallMethod((PyObject *)store, "_warn_hidden", "K",
                                (unsigned long long)store->hidden);
     if (done == NULL)

@@ -164,11 +164,8 @@ bool args_other_key(PyObject *value, struct snow_key *to)
     char *bytes;
 
     /* The exact type first: to look for a subclass costs a call. */
-    if (!PyBytes_CheckExact(value) && PyUnicode_Check(value)) {
-        to->at = PyUnicode_AsUTF8AndSize(value, &size);
-        to->size = (size_t)size;
-        return to->at != NULL;
-    }
+    if (!PyBytes_CheckExact(value) && PyUnicode_Check(value))
+        return args_str_key(value, to);
     if (!PyBytes_CheckExact(value) && !PyBytes_Check(value)) {
         PyErr_Format(PyExc_TypeError, "a key is str or bytes, not %R", Py_TYPE(value));
         return false;

@@ -38,18 +38,21 @@ bool args_seconds(PyObject *value, const char *name, uint32_t *to_ms); /* above 
 bool args_text(PyObject *value, const char *name, const char **to);
 bool args_choice(PyObject *value, const char *name, const char *const *choices, uint32_t *to);
 
+/* The key of a str; below, of what is none of exactly that type. */
+static inline bool args_str_key(PyObject *value, struct snow_key *to)
+{
+    Py_ssize_t size;
+
+    to->at = PyUnicode_AsUTF8AndSize(value, &size);
+    to->size = (size_t)size;
+    return to->at != NULL;
+}
 bool args_other_key(PyObject *value, struct snow_key *to);
 
 /* A key: str (as UTF-8) or bytes; lives as long as the object. */
 static inline bool args_key(PyObject *value, struct snow_key *to)
 {
-    Py_ssize_t size;
-
-    if (!PyUnicode_CheckExact(value))
-        return args_other_key(value, to);
-    to->at = PyUnicode_AsUTF8AndSize(value, &size);
-    to->size = (size_t)size;
-    return to->at != NULL;
+    return PyUnicode_CheckExact(value) ? args_str_key(value, to) : args_other_key(value, to);
 }
 
 /* A tuple of the items of any sequence but text; it keeps them alive.  NULL with an exception. */

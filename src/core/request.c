@@ -99,14 +99,12 @@ static void end_put_waits(struct core *core, struct request *request)
 {
     uint64_t until_ns = growth_until_ns(request);
     bool grows = core->now_ns < until_ns && core_room_grows(core, request);
-    struct list_link *link = request->waiters.head.next;
 
-    while (link != &request->waiters.head) {
+    list_each (&request->waiters, link, next) {
         struct waiter *waiter = list_entry(link, struct waiter, of_request);
         uint32_t item = waiter->item;
         bool on_room = waiter->on_room;
 
-        link = link->next;
         if (on_room && grows)
             continue;
         core_waiter_end(core, waiter);

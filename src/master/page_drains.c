@@ -12,7 +12,6 @@
 #define SEGMENT_NOT_FOUND (-101)
 #define JOB_NOT_FOUND (-1402)
 #define UNAVAILABLE (-1010)
-#define NOT_NOW "the master can not answer now"
 
 enum job_state { JOB_RUNNING = 2, JOB_SUCCEEDED = 3, JOB_FAILED = 4, JOB_CANCELED = 5 };
 enum segment_state { SEGMENT_UNDEFINED = 0, SEGMENT_OK = 1, SEGMENT_DRAINING = 2, SEGMENT_DRAINED };
@@ -64,18 +63,6 @@ static int64_t now_ms(const struct page_drains *drains)
     return (int64_t)env_wall_ms(master_env(drains->master));
 }
 
-static struct bytes name_of(const struct wire_node_info *node)
-{
-    return node->name.size > 0 ? node->name : node->address;
-}
-
-static const struct wire_nodes_rep *nodes_of(struct master *master)
-{
-    struct wire_nodes_req request = {.first = 0};
-
-    return master_ask(master, WIRE_nodes, &request);
-}
-
 /* ---- beginning ------------------------------------------------------------------------------ */
 
 /* The nodes of this segment join those of the job; false: there is none, or too many. */
@@ -87,8 +74,8 @@ static bool add_segment(struct job *job, const struct wire_nodes_rep *nodes, con
     for (uint32_t i = 0; i < nodes->nodes_count; i++) {
         const struct wire_node_info *node = &nodes->nodes[i];
 
-        if (node->state == WIRE_NODE_DEAD || strlen(name) > LIMIT_NAME_SIZE ||
-            !bytes_equal(name_of(node), bytes_of_string(name)))
+        if (!page_node_is_served(node) || strlen(name) > LIMIT_NAME_SIZE ||
+            !bytes_equal(page_node_name(node), bytes_of_string(name)))
             continue;
         if (job->count == LIMIT_DRAIN_SEGMENTS)
             return false;
@@ -116,14 +103,14 @@ static const char *start_tasks(struct page_drains *drains, struct job *job, cons
 
             (void)master_ask(drains->master, WIRE_task_cancel, &cancel);
         }
-        return reply == NULL ? NOT_NOW : "the drain of a node does not begin";
+        return reply == NULL ? PAGE_NOT_NOW : "the drain of a node does not begin";
     }
     return NULL;
 }
 
 static void begin(struct page_drains *drains, const json_t *segments, struct http_reply *reply)
 {
-    const struct wire_nodes_rep *nodes = nodes_of(drains->master);
+    const struct wire_nodes_rep *nodes = page_nodes(drains->master);
     uint64_t number = drains->last + 1;
     struct job *job = &drains->jobs[number % LIMIT_DRAIN_JOBS];
     uint32_t numbers[LIMIT_DRAIN_SEGMENTS];
@@ -133,7 +120,7 @@ static void begin(struct page_drains *drains, const json_t *segments, struct htt
 
     *job = (struct job){.began_ms = now_ms(drains)};
     if (nodes == NULL) {
-        page_json_failure(reply, 503, UNAVAILABLE, NOT_NOW);
+        page_json_failure(reply, 503, UNAVAILABLE, PAGE_NOT_NOW);
         return;
     }
     for (size_t i = 0; i < json_array_size(segments); i++) {
@@ -304,20 +291,20 @@ static bool was_drained(struct page_drains *drains, const char *name)
 void page_drains_segment(struct page_drains *drains, struct master *master, const char *name,
                          struct http_reply *reply)
 {
-    const struct wire_nodes_rep *nodes = nodes_of(master);
+    const struct wire_nodes_rep *nodes = page_nodes(master);
     bool known = nodes != NULL; /* they are gone with the next question */
     int state = -1;
 
     for (uint32_t i = 0; nodes != NULL && name != NULL && i < nodes->nodes_count; i++) {
         const struct wire_node_info *node = &nodes->nodes[i];
 
-        if (node->state != WIRE_NODE_DEAD && bytes_equal(name_of(node), bytes_of_string(name)))
+        if (page_node_is_served(node) && bytes_equal(page_node_name(node), bytes_of_string(name)))
             state = (int)segment_state(node->state);
     }
     if (known && name != NULL && state < 0 && was_drained(drains, name))
         state = SEGMENT_DRAINED;
     if (!known)
-        page_json_failure(reply, 503, UNAVAILABLE, NOT_NOW);
+        page_json_failure(reply, 503, UNAVAILABLE, PAGE_NOT_NOW);
     else if (state < 0)
         page_json_failure(reply, name == NULL ? 400 : 404,
                           name == NULL ? INVALID_PARAMS : SEGMENT_NOT_FOUND,

@@ -40,3 +40,20 @@ json_t *page_json_bytes(struct bytes bytes)
     text_add_bytes(&to, bytes, LIMIT_NAME_SIZE);
     return json_string(printed);
 }
+
+const struct wire_nodes_rep *page_nodes(struct master *master)
+{
+    struct wire_nodes_req request = {.first = 0};
+
+    return master_ask(master, WIRE_nodes, &request);
+}
+
+struct bytes page_node_name(const struct wire_node_info *node)
+{
+    return node->name.size > 0 ? node->name : node->address;
+}
+
+bool page_node_is_served(const struct wire_node_info *node)
+{
+    return node->state != WIRE_NODE_DEAD;
+}

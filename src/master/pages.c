@@ -67,39 +67,18 @@ static void ask(struct master_pages *pages, const struct http_request *request,
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
-#define NOT_NOW "the master can not answer now"
-
-/* All of them; NULL: not now. */
-static const struct wire_nodes_rep *nodes_of(struct master *master)
-{
-    struct wire_nodes_req request = {.first = 0};
-
-    return master_ask(master, WIRE_nodes, &request);
-}
-
-/* The name that a node gave itself; one without has its address. */
-static struct bytes name_of(const struct wire_node_info *node)
-{
-    return node->name.size > 0 ? node->name : node->address;
-}
-
-static bool is_served(const struct wire_node_info *node)
-{
-    return node->state != WIRE_NODE_DEAD;
-}
-
 static void segments_on_loop(struct question *question)
 {
-    const struct wire_nodes_rep *nodes = nodes_of(question->pages->master);
+    const struct wire_nodes_rep *nodes = page_nodes(question->pages->master);
 
     if (nodes == NULL) {
         question->reply->status = 503;
-        text_add(&question->reply->body, NOT_NOW "\n");
+        text_add(&question->reply->body, PAGE_NOT_NOW "\n");
     }
     for (uint32_t i = 0; nodes != NULL && i < nodes->nodes_count; i++) {
-        struct bytes name = name_of(&nodes->nodes[i]);
+        struct bytes name = page_node_name(&nodes->nodes[i]);
 
-        if (is_served(&nodes->nodes[i]))
+        if (page_node_is_served(&nodes->nodes[i]))
             text_add(&question->reply->body, "%.*s\n", (int)name.size, (const char *)name.at);
     }
 }
@@ -112,7 +91,7 @@ static json_t *segment_json(const struct wire_node_info *node)
     text_init(&text, id, sizeof(id));
     text_add(&text, "%llu-%u", (unsigned long long)node->incarnation, node->node);
     return json_pack("{s:o,s:s,s:s,s:I,s:o,s:s,s:s,s:I,s:I,s:f}", "segment_name",
-                     page_json_bytes(name_of(node)), "segment_id", id, "client_id", id,
+                     page_json_bytes(page_node_name(node)), "segment_id", id, "client_id", id,
                      "size_bytes", (json_int_t)node->size, "te_endpoint",
                      page_json_bytes(node->address), "protocol", "tcp", "status",
                      page_drains_state(node->state), "allocator_used_bytes", (json_int_t)node->used,
@@ -122,16 +101,16 @@ static json_t *segment_json(const struct wire_node_info *node)
 
 static void details_on_loop(struct question *question)
 {
-    const struct wire_nodes_rep *nodes = nodes_of(question->pages->master);
+    const struct wire_nodes_rep *nodes = page_nodes(question->pages->master);
     json_t *segments = json_array();
 
     if (nodes == NULL || segments == NULL) {
         json_decref(segments);
-        page_json_failure(question->reply, 503, -1, NOT_NOW);
+        page_json_failure(question->reply, 503, -1, PAGE_NOT_NOW);
         return;
     }
     for (uint32_t i = 0; i < nodes->nodes_count; i++) {
-        if (is_served(&nodes->nodes[i]))
+        if (page_node_is_served(&nodes->nodes[i]))
             (void)json_array_append_new(segments, segment_json(&nodes->nodes[i]));
     }
     page_json_reply(question->reply,
@@ -142,13 +121,14 @@ static void details_on_loop(struct question *question)
 static void segment_on_loop(struct question *question)
 {
     const char *wanted = http_argument(question->request, "segment");
-    const struct wire_nodes_rep *nodes = nodes_of(question->pages->master);
+    const struct wire_nodes_rep *nodes = page_nodes(question->pages->master);
     struct http_reply *reply = question->reply;
 
     for (uint32_t i = 0; nodes != NULL && wanted != NULL && i < nodes->nodes_count; i++) {
         const struct wire_node_info *node = &nodes->nodes[i];
 
-        if (!is_served(node) || !bytes_equal(name_of(node), bytes_of_string(wanted)))
+        if (!page_node_is_served(node) ||
+            !bytes_equal(page_node_name(node), bytes_of_string(wanted)))
             continue;
         text_add(&reply->body, "%s\nUsed(bytes): %llu\nCapacity(bytes) : %llu\n", wanted,
                  (unsigned long long)node->used, (unsigned long long)node->size);
@@ -173,7 +153,7 @@ static json_t *copies_json(const struct wire_found *found, const struct wire_nod
             continue;
         for (uint32_t n = 0; n < nodes->nodes_count && endpoint == NULL; n++) {
             if (nodes->nodes[n].node == place->node)
-                endpoint = page_json_bytes(name_of(&nodes->nodes[n]));
+                endpoint = page_json_bytes(page_node_name(&nodes->nodes[n]));
         }
         (void)json_array_append_new(copies,
                                     json_pack("{s:I,s:I,s:s,s:o}", "size_", (json_int_t)found->size,
@@ -230,8 +210,8 @@ static void key_on_loop(struct question *question)
         return;
     }
     if (look_up(question->pages->master, &key, 1, WIRE_LOOKUP_GUARD, &found) != 1 ||
-        (nodes = nodes_of(question->pages->master)) == NULL)
-        page_json_failure(question->reply, 503, -1, NOT_NOW);
+        (nodes = page_nodes(question->pages->master)) == NULL)
+        page_json_failure(question->reply, 503, -1, PAGE_NOT_NOW);
     else if (found.found.status != SNOW_OK)
         page_json_failure(question->reply, 404, -704, "there is no such key");
     else
@@ -277,8 +257,8 @@ static void keys_on_loop(struct question *question)
         page_json_failure(question->reply, 400, -600, "keys are missing");
     else if (found == NULL || data == NULL ||
              look_up(question->pages->master, keys, count, 0, found) != count ||
-             (nodes = nodes_of(question->pages->master)) == NULL)
-        page_json_failure(question->reply, 503, -1, NOT_NOW);
+             (nodes = page_nodes(question->pages->master)) == NULL)
+        page_json_failure(question->reply, 503, -1, PAGE_NOT_NOW);
     for (uint32_t i = 0; i < count && nodes != NULL; i++)
         (void)json_object_setn_new(data, (const char *)keys[i].key.at, keys[i].key.size,
                                    key_json(&found[i].found, nodes));
@@ -387,10 +367,10 @@ static void add_segments(struct text *text, const struct wire_nodes_rep *nodes)
         for (uint32_t i = 0; nodes != NULL && i < nodes->nodes_count; i++) {
             const struct wire_node_info *node = &nodes->nodes[i];
 
-            if (!is_served(node))
+            if (!page_node_is_served(node))
                 continue;
             text_add(text, "%s{segment=\"", names[metric]);
-            add_label(text, name_of(node));
+            add_label(text, page_node_name(node));
             text_add(text, "\"} %llu\n",
                      (unsigned long long)(metric == 0 ? node->used : node->size));
         }
@@ -409,7 +389,7 @@ static void metrics_on_loop(struct question *question)
     if (obs_metrics_print(&core_table, &set, 1, text) != SNOW_OK)
         return; /* cut, and it says so */
     add_other_names(text, values);
-    add_segments(text, nodes_of(master));
+    add_segments(text, page_nodes(master));
 }
 
 static void summary_on_loop(struct question *question)
